@@ -6,11 +6,8 @@ mod remedies;
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
+    sync::Arc,
+    thread,
     time::Duration,
 };
 
@@ -19,7 +16,7 @@ use sdam::{
     Error, Resolver, Runtime,
     runtime::SrvRecords,
     tls::rustls::{
-        RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+        ServerConfig, ServerConnection, StreamOwned,
         crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
         server::{WebPkiClientVerifier, danger::ClientCertVerifier},
@@ -33,7 +30,10 @@ use serde_json::Value;
 use tokio::{net::TcpSocket, runtime::Builder as Tokio};
 
 use super::*;
-use crate::terminal::{Palette, WIDTH, columns};
+use crate::{
+    cli::tests::doctor,
+    terminal::{Palette, WIDTH, columns},
+};
 
 /// A resolver that returns the same SRV records for every name.
 #[derive(Debug)]
@@ -77,12 +77,7 @@ fn observe(arguments: &Arguments, uri: &str) -> Observation {
 /// Returns arguments for JSON output, with time limits that are long enough for a machine under
 /// load, and without findings about round-trip times, which differ on one.
 fn arguments() -> Arguments {
-    Arguments {
-        json: true,
-        timeout: Some(Duration::from_secs(3)),
-        suppress: vec![Suppression::parse("rtt").unwrap()],
-        ..Arguments::default()
-    }
+    doctor(&["--json", "--timeout=3", "--suppress=rtt"])
 }
 
 fn run_json(arguments: &Arguments, uri: &str) -> (Exit, Value) {
@@ -104,22 +99,37 @@ fn first(document: &Value) -> (String, Value) {
     (format!("{} {}", word("id"), word("status")), problem.clone())
 }
 
-/// Checks that the first problem of the deployment at `uri` is `expected`, that the exit code is
-/// `exit`, and that the finding has a remedy and contains `words`.
-fn check(uri: &str, expected: &str, exit: Exit, words: &str) {
-    check_with(&arguments(), uri, expected, exit, words);
+/// Checks that the first problem of the deployment at `uri` is `expected`, that the exit code is the
+/// one for it, and that the finding contains `words`. Returns the finding.
+fn check(uri: &str, expected: &str, words: &str) -> Value {
+    check_with(&arguments(), uri, expected, words)
 }
 
-fn check_with(arguments: &Arguments, uri: &str, expected: &str, exit: Exit, words: &str) {
+fn check_with(arguments: &Arguments, uri: &str, expected: &str, words: &str) -> Value {
     let seen = observe(arguments, uri);
+    let exit = match expected.rsplit_once(' ') {
+        None => Exit::SUCCESS,
+        Some((_, "warn")) => Exit::WARNINGS,
+        Some(("uri", _)) => Exit::CONFIGURATION,
+        _ => Exit::FAILURES,
+    };
     let document = check_formats(arguments, uri, &seen, exit);
     let (problem, finding) = first(&document);
     assert_eq!(problem, expected, "{document:#}");
-    if expected == "none" {
-        assert_eq!(document["verdict"], "ok");
-        return;
-    }
+    assert_eq!(document["verdict"] == "ok", expected == "none");
     assert!(finding.to_string().contains(words), "{words:?} in {finding:#}");
+    finding
+}
+
+/// Checks that a healthy deployment at `uri` has no finding.
+fn sound(uri: &str) {
+    check(uri, "none", "");
+}
+
+/// Returns the finding of the check `id`.
+fn found<'d>(document: &'d Value, id: &str) -> &'d Value {
+    let mut checks = document["checks"].as_array().unwrap().iter();
+    checks.find(|check| check["id"] == id).unwrap()
 }
 
 /// Checks that the text and JSON outputs have the same exit code and report the same first problem,
@@ -227,14 +237,8 @@ fn a_check_that_panics_is_an_error_and_the_others_are_made() {
 }
 
 /// Parses the command line `words`, and requests JSON output.
-fn parse(words: &[&str]) -> Arguments {
-    #[derive(clap::Parser)]
-    struct Program {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
-    let words = ["doctor", "--timeout=3", "--json"].iter().chain(words);
-    <Program as clap::Parser>::try_parse_from(words).unwrap().arguments
+fn parse(words: &str) -> Arguments {
+    doctor(&["--timeout=3", "--json", words])
 }
 
 #[test]
@@ -247,7 +251,7 @@ fn suppressed_findings_do_not_count_but_stay_in_json() {
     let host = format!("127.0.0.1:{port}");
     let seen = observe(&arguments(), &uri);
     let check = |suppressed: &str, expected: &str, exit| {
-        let arguments = parse(&["--suppress", suppressed]);
+        let arguments = parse(&format!("--suppress={suppressed}"));
         let document = check_formats(&arguments, &uri, &seen, exit);
         assert_eq!(first(&document).0, expected, "{suppressed}: {document:#}");
         let checks = document["checks"].as_array().unwrap();
@@ -265,15 +269,15 @@ fn suppressed_findings_do_not_count_but_stay_in_json() {
     for suppressed in ["hello", "tcp@127.0.0", "tcp@db"] {
         check(suppressed, "tcp fail", Exit::FAILURES);
     }
-    let arguments = parse(&["--suppress=uri"]);
+    let arguments = parse("--suppress=uri");
     let (exit, _) = run_json(&arguments, "mongodb:/a");
     assert_eq!(exit, Exit::CONFIGURATION);
 }
 
 #[test]
 fn the_severity_of_a_failing_exit_code_can_be_chosen() {
-    let server = Server::mongod(listener(), standalone);
-    let warned = format!("mongodb://{}/?localTresholdMS=20", server.address());
+    let server = mongod(listener(), standalone);
+    let warned = format!("mongodb://{server}/?localTresholdMS=20");
     let closed = Port::reserve().unwrap();
     let port = closed.address().port();
     let failed = format!("mongodb://127.0.0.1:{port}/");
@@ -282,7 +286,7 @@ fn the_severity_of_a_failing_exit_code_can_be_chosen() {
         ("failure", [Exit::SUCCESS, Exit::FAILURES]),
         ("never", [Exit::SUCCESS, Exit::SUCCESS]),
     ] {
-        let arguments = parse(&["--fail-on", fail_on]);
+        let arguments = parse(&format!("--fail-on={fail_on}"));
         let uris = [&*warned, &*failed, "mongodb:/a"];
         let exits = uris.map(|uri| run_json(&arguments, uri).0);
         assert_eq!(exits, [codes[0], codes[1], Exit::CONFIGURATION], "{fail_on}");
@@ -311,72 +315,57 @@ fn text_shows_the_matrix_the_problem_and_the_remedy_in_80_columns() {
     }
 }
 
-/// A server that handles each connection on a thread of its own, until the value is dropped.
-#[derive(Debug)]
-struct Server {
-    address: SocketAddr,
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+/// Starts a server that calls `serve` with each connection, on a thread of its own. Returns its
+/// address.
+fn start(
+    listener: TcpListener,
+    serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static,
+) -> SocketAddr {
+    let address = listener.local_addr().unwrap();
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let serve = Arc::clone(&serve);
+            // The thread ends when the client closes the connection.
+            thread::spawn(move || stream.and_then(|stream| serve(stream)));
+        }
+    });
+    address
 }
 
-impl Server {
-    /// Starts a server that calls `serve` with each connection.
-    fn start(
-        listener: TcpListener,
-        serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static,
-    ) -> Self {
-        let address = listener.local_addr().unwrap();
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (over, serve) = (Arc::clone(&is_over), Arc::new(serve));
-        let thread = thread::spawn(move || {
-            for stream in listener.incoming() {
-                if over.load(Ordering::Relaxed) {
-                    return;
-                }
-                let serve = Arc::clone(&serve);
-                // The thread ends when the client closes the connection.
-                thread::spawn(move || stream.and_then(|stream| serve(stream)));
-            }
-        });
-        Self { address, is_over, thread: Some(thread) }
-    }
-
-    /// Starts a server that answers every command with `reply`.
-    fn mongod(listener: TcpListener, reply: impl Fn() -> Document + Send + Sync + 'static) -> Self {
-        Self::start(listener, move |stream| converse(stream, &reply))
-    }
-
-    /// Starts a server that answers like a standalone server behind TLS.
-    fn tls(certificates: &Certificates, certificate: ServerCertificate) -> Self {
-        let config = tls_server(certificates, certificate);
-        Self::start(listener(), move |stream| {
-            let session = ServerConnection::new(Arc::clone(&config)).map_err(io::Error::other)?;
-            converse(StreamOwned::new(session, stream), &standalone)
-        })
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.address
-    }
+/// Starts a server that answers every command with `reply`.
+fn mongod(
+    listener: TcpListener,
+    reply: impl Fn() -> Document + Send + Sync + 'static,
+) -> SocketAddr {
+    start(listener, move |stream| converse(stream, &reply))
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        // Connect to wake the accepting thread. If that fails, the listener has failed, too.
-        let _ = TcpStream::connect(self.address);
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
+/// Starts a server that answers like a standalone server behind TLS.
+fn tls(certificates: &Certificates, certificate: ServerCertificate) -> SocketAddr {
+    tls_for(None, certificates, certificate)
 }
 
-/// Starts a server that requires a client certificate for connections with TLS, and also accepts
-/// connections without TLS, like `mongod --tlsMode preferTLS`.
-fn tls_for_clients_with_certificate(certificates: &Certificates) -> Server {
-    let config = tls_server_with_clients(certificates);
-    Server::start(listener(), move |stream| {
+/// Starts a server behind TLS. If it verifies `clients`, it also accepts connections without TLS,
+/// like `mongod --tlsMode preferTLS`.
+fn tls_for(
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+    certificates: &Certificates,
+    certificate: ServerCertificate,
+) -> SocketAddr {
+    let file = certificates.server(certificate);
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&file).unwrap().collect();
+    let key = PrivateKeyDer::from_pem_file(&file).unwrap();
+    let is_lax = clients.is_some();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(clients.unwrap_or_else(WebPkiClientVerifier::no_client_auth));
+    let config = Arc::new(config.with_single_cert(chain.unwrap(), key).unwrap());
+    start(listener(), move |stream| {
         let mut first = [0];
         stream.peek(&mut first)?;
-        if first != [22] {
+        if is_lax && first != [22] {
             return converse(stream, &standalone);
         }
         let session = ServerConnection::new(Arc::clone(&config)).map_err(io::Error::other)?;
@@ -427,32 +416,6 @@ fn standalone() -> Document {
     }
 }
 
-/// Returns the reply to hello from `hosts[0]`, the primary of a set with the members `hosts`.
-fn primary(hosts: &[String], set_version: i32, election: &str) -> Document {
-    let mut reply = standalone();
-    reply.extend(doc! {
-        "setName": "rs0", "setVersion": set_version, "me": &hosts[0], "primary": &hosts[0],
-        "hosts": hosts, "electionId": bson::oid::ObjectId::parse_str(election).unwrap(),
-    });
-    reply
-}
-
-/// Returns the replies to hello from the secondary `hosts[1]`, which is `lag` milliseconds behind,
-/// and from its primary.
-fn lagging(hosts: &[String], lag: i64) -> [Document; 2] {
-    let now = bson::DateTime::now().timestamp_millis();
-    let written =
-        |date| doc! { "lastWrite": { "lastWriteDate": bson::DateTime::from_millis(date) } };
-    let mut first = primary(hosts, 1, "7fffffff0000000000000001");
-    let mut second = first.clone();
-    first.extend(written(now));
-    second.extend(written(now - lag));
-    second.extend(doc! {
-        "ismaster": false, "isWritablePrimary": false, "secondary": true, "me": &hosts[1],
-    });
-    [second, first]
-}
-
 /// Answers every command of a connection with `reply`.
 fn converse(mut stream: impl Read + Write, reply: &impl Fn() -> Document) -> io::Result<()> {
     loop {
@@ -474,35 +437,4 @@ fn converse(mut stream: impl Read + Write, reply: &impl Fn() -> Document) -> io:
         stream.write_all(answer.map_err(io::Error::other)?.as_bytes())?;
         stream.flush()?;
     }
-}
-
-/// Returns the TLS settings of a server that presents the given `certificate`.
-fn tls_server(certificates: &Certificates, certificate: ServerCertificate) -> Arc<ServerConfig> {
-    tls_server_for(WebPkiClientVerifier::no_client_auth(), certificates, certificate)
-}
-
-/// Returns the TLS settings of a server that requires a certificate from each client.
-fn tls_server_with_clients(certificates: &Certificates) -> Arc<ServerConfig> {
-    let mut roots = RootCertStore::empty();
-    for authority in CertificateDer::pem_file_iter(certificates.authority()).unwrap() {
-        roots.add(authority.unwrap()).unwrap();
-    }
-    let provider = Arc::new(ring::default_provider());
-    let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
-    tls_server_for(clients.build().unwrap(), certificates, ServerCertificate::Valid)
-}
-
-fn tls_server_for(
-    clients: Arc<dyn ClientCertVerifier>,
-    certificates: &Certificates,
-    certificate: ServerCertificate,
-) -> Arc<ServerConfig> {
-    let file = certificates.server(certificate);
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&file).unwrap().collect();
-    let key = PrivateKeyDer::from_pem_file(&file).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_client_cert_verifier(clients);
-    Arc::new(config.with_single_cert(chain.unwrap(), key).unwrap())
 }

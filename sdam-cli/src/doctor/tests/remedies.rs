@@ -2,6 +2,7 @@
 
 use std::{
     io::{Read as _, Write as _},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -9,39 +10,28 @@ use std::{
     time::Instant,
 };
 
-use bson::{DateTime, Document, doc};
+use bson::{DateTime, Document, doc, oid::ObjectId};
+use sdam::tls::rustls::RootCertStore;
 use sdam_live::{Certificates, ServerCertificate};
 use sdam_sim::users::User;
 
 use super::*;
 
-const ELECTION: &str = "7fffffff0000000000000001";
-
 /// Checks that the deployment at `broken` has the problem `expected`, and that a remedy for it
-/// contains `words`. Returns the remedies.
-fn advised(arguments: &Arguments, broken: &str, expected: &str, words: &str) -> Vec<String> {
-    let seen = observe(arguments, broken);
-    let exit = match expected.rsplit_once(' ') {
-        Some((_, "warn")) => Exit::WARNINGS,
-        _ => Exit::FAILURES,
-    };
-    let document = check_formats(arguments, broken, &seen, exit);
-    let (problem, finding) = first(&document);
-    assert_eq!(problem, expected, "{document:#}");
+/// contains `words`. Returns the finding.
+fn advised(arguments: &Arguments, broken: &str, expected: &str, words: &str) -> Value {
+    let finding = check_with(arguments, broken, expected, words);
     let remedies = strings(&finding["remedies"]);
     assert!(remedies.iter().any(|own| own.contains(words)), "{words:?} in {finding:#}");
-    remedies.into_iter().map(str::to_owned).collect()
+    finding
 }
 
 /// Checks that a remedy for the deployment at `broken` contains `words`, and that the deployment at
-/// `mended` has no problem.
-fn mended(broken: &str, expected: &str, words: &str, mended: &str) {
-    let _ = advised(&arguments(), broken, expected, words);
+/// `mended` has no problem. Returns the finding.
+fn mended(broken: &str, expected: &str, words: &str, mended: &str) -> Value {
+    let finding = advised(&arguments(), broken, expected, words);
     sound(mended);
-}
-
-fn sound(uri: &str) {
-    check(uri, "none", Exit::SUCCESS, "");
+    finding
 }
 
 fn named(index: u16, port: u16) -> ServerAddress {
@@ -54,6 +44,7 @@ fn a_misspelled_option_gets_its_name() {
     let with = |option| format!("{}&{option}=20", set.uri());
     let words = "write localThresholdMS";
     mended(&with("localTresholdMS"), "uri warn", words, &with("localThresholdMS"));
+    mended(&with("colour"), "uri warn", "correct the option, or remove it", set.uri());
 }
 
 #[test]
@@ -61,13 +52,13 @@ fn a_warning_about_an_option_is_not_the_first_problem_if_there_is_a_failure() {
     let closed = Port::reserve().unwrap();
     let port = closed.address().port();
     let uri = format!("mongodb://127.0.0.1:{port}/?localTresholdMS=20");
-    let _ = advised(&arguments(), &uri, "tcp fail", "start the server, or correct the port");
+    advised(&arguments(), &uri, "tcp fail", "start the server, or correct the port");
 }
 
 #[test]
 fn a_wrong_port_is_corrected() {
-    let server = Server::mongod(listener(), standalone);
-    let right = format!("mongodb://{}/", server.address());
+    let server = mongod(listener(), standalone);
+    let right = format!("mongodb://{server}/");
     let none = Port::reserve().unwrap();
     let port = none.address().port();
     let closed = format!("mongodb://127.0.0.1:{port}/");
@@ -75,11 +66,11 @@ fn a_wrong_port_is_corrected() {
     for answer in
         ["HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "SSH-2.0-OpenSSH_9.2p1\r\n"]
     {
-        let other = Server::start(listener(), move |mut stream| {
+        let other = start(listener(), move |mut stream| {
             stream.read_exact(&mut [0; 16])?;
             stream.write_all(answer.as_bytes())
         });
-        let uri = format!("mongodb://{}/", other.address());
+        let uri = format!("mongodb://{other}/");
         mended(&uri, "hello fail", "correct the port", &right);
     }
 }
@@ -87,67 +78,80 @@ fn a_wrong_port_is_corrected() {
 #[test]
 fn tls_is_turned_on_or_off_as_the_server_has_it() {
     let certificates = Certificates::create().unwrap();
-    let options = certificates.options();
-    let with = Server::tls(&certificates, ServerCertificate::Valid);
-    let (plain, tls) = uris(with.address(), &options);
-    mended(&plain, "hello fail", "add tls=true", &tls);
-    let without = Server::mongod(listener(), standalone);
-    let (plain, tls) = uris(without.address(), &options);
-    mended(&tls, "tls.handshake fail", "remove tls=true", &plain);
-}
-
-/// Returns two connection strings for `address`, one without options and one with `options`.
-fn uris(address: std::net::SocketAddr, options: &str) -> (String, String) {
-    let plain = format!("mongodb://{address}/");
-    let with = format!("{plain}?{options}");
-    (plain, with)
+    let uris = |address: SocketAddr| {
+        let plain = format!("mongodb://{address}/");
+        let tls = format!("{plain}?{}", certificates.options());
+        (plain, tls)
+    };
+    let (plain, with) = uris(tls(&certificates, ServerCertificate::Valid));
+    mended(&plain, "hello fail", "add tls=true", &with);
+    let (plain, with) = uris(mongod(listener(), standalone));
+    mended(&with, "tls.handshake fail", "remove tls=true", &plain);
 }
 
 #[test]
 fn a_missing_client_certificate_is_not_taken_for_a_server_without_tls() {
     let certificates = Certificates::create().unwrap();
-    let server = tls_for_clients_with_certificate(&certificates);
-    let (_, uri) = uris(server.address(), &certificates.options());
-    let file = |path: std::path::PathBuf| format!("{uri}&tlsCertificateKeyFile={}", path.display());
-    let right = file(certificates.client());
-    for wrong in [uri.clone(), file(certificates.unknown_client())] {
-        let remedies =
-            advised(&arguments(), &wrong, "tls.handshake fail", "set tlsCertificateKeyFile");
-        assert!(remedies.iter().all(|own| !own.contains("remove tls=true")), "{remedies:?}");
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_file_iter(certificates.authority()).unwrap() {
+        roots.add(authority.unwrap()).unwrap();
     }
-    sound(&right);
+    let provider = Arc::new(ring::default_provider());
+    let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+    let clients = clients.build().unwrap();
+    let server = tls_for(Some(clients), &certificates, ServerCertificate::Valid);
+    let uri = format!("mongodb://{server}/?{}", certificates.options());
+    let file = |path: PathBuf| format!("{uri}&tlsCertificateKeyFile={}", path.display());
+    for wrong in [uri.clone(), file(certificates.unknown_client())] {
+        let words = "set tlsCertificateKeyFile";
+        let finding = advised(&arguments(), &wrong, "tls.handshake fail", words);
+        assert!(!finding["remedies"].to_string().contains("remove tls=true"), "{finding:#}");
+    }
+    sound(&file(certificates.client()));
 }
 
 #[test]
-fn the_file_that_makes_a_certificate_trusted_is_named() {
+fn a_certificate_is_issued_again_or_the_file_that_makes_it_trusted_is_named() {
+    use ServerCertificate::{Expired, NotYetValid, SelfSigned, UnknownIssuer, Valid, WrongName};
+
     let certificates = Certificates::create().unwrap();
-    let trusting = |server: &Server, file: std::path::PathBuf| {
-        format!("mongodb://{}/?tls=true&tlsCAFile={}", server.address(), file.display())
+    let uri = |certificate, file: PathBuf| {
+        let server = tls(&certificates, certificate);
+        format!("mongodb://{server}/?tls=true&tlsCAFile={}", file.display())
     };
-    let check = |certificate, words, file| {
-        let server = Server::tls(&certificates, certificate);
-        let broken = trusting(&server, certificates.authority());
-        mended(&broken, "tls.verify fail", words, &trusting(&server, file));
-    };
-    let own = certificates.server(ServerCertificate::SelfSigned);
-    check(ServerCertificate::SelfSigned, "or the certificate itself", own);
-    let words = "add that authority's certificate";
-    check(ServerCertificate::UnknownIssuer, words, certificates.other_authority());
+    let authority = certificates.authority();
+    let right = uri(Valid, authority.clone());
+    for (certificate, title, words) in [
+        (Expired, "has expired", "renew it"),
+        (NotYetValid, "not valid yet", "issue it again"),
+        (WrongName, "other names", "issue it for this one as well"),
+    ] {
+        let finding =
+            mended(&uri(certificate, authority.clone()), "tls.verify fail", words, &right);
+        assert!(finding["title"].to_string().contains(title), "{finding:#}");
+    }
+    for (certificate, words, file) in [
+        (SelfSigned, "or the certificate itself", certificates.server(SelfSigned)),
+        (UnknownIssuer, "add that authority's certificate", certificates.other_authority()),
+    ] {
+        let broken = uri(certificate, authority.clone());
+        mended(&broken, "tls.verify fail", words, &uri(certificate, file));
+    }
+    let (start, _) = right.split_once("&tlsCAFile").unwrap();
+    let words = "remove tlsAllowInvalidCertificates or tlsInsecure, and set tlsCAFile";
+    mended(&format!("{start}&tlsInsecure=true"), "uri warn", words, &right);
 }
 
 #[test]
 fn a_name_that_the_certificate_has_is_used() {
     let certificates = Certificates::create().unwrap();
-    let server = Server::tls(&certificates, ServerCertificate::WrongName);
-    let (_, broken) = uris(server.address(), &certificates.options());
+    let server = tls(&certificates, ServerCertificate::WrongName);
+    let uri = |host: &str| format!("mongodb://{host}/?{}", certificates.options());
     let words = "connect by a name that it has";
-    let _ = advised(&arguments(), &broken, "tls.verify fail", words);
+    advised(&arguments(), &uri(&server.to_string()), "tls.verify fail", words);
     let mut arguments = arguments();
-    let name = ServerAddress::new("other.example", 27017);
-    let place = ServerAddress::parse(&server.address().to_string()).unwrap();
-    arguments.target.translate = Some([(name, place)].into_iter().collect());
-    let uri = format!("mongodb://other.example/?{}", certificates.options());
-    check_with(&arguments, &uri, "none", Exit::SUCCESS, "");
+    arguments.target.translate = Some(format!("other.example:27017={server}").parse().unwrap());
+    check_with(&arguments, &uri("other.example"), "none", "");
 }
 
 #[test]
@@ -162,17 +166,13 @@ fn seeds_of_two_sets_are_separated() {
     let (one, other) = (listener(), listener());
     let names = [&one, &other].map(|own| own.local_addr().unwrap().to_string());
     let uri = format!("mongodb://{}/", names.join(","));
-    let replies = [0, 1].map(|index| {
-        let own = [names[index].clone()];
-        let mut reply = primary(&own, 1, "7fffffff0000000000000001");
+    for (index, listener) in [one, other].into_iter().enumerate() {
+        let mut reply = healthy(&names[index..=index]).remove(0);
         reply.insert("setName", format!("rs{index}"));
-        reply
-    });
-    let [first, second] = replies;
-    let _one = Server::mongod(one, move || first.clone());
-    let _other = Server::mongod(other, move || second.clone());
-    let remedies = advised(&arguments(), &uri, "topo.kind fail", "keep the seeds of one set only");
-    let (_, advice) = remedies[0].split_once("; for rs0: ").unwrap();
+        mongod(listener, move || reply.clone());
+    }
+    let finding = advised(&arguments(), &uri, "topo.kind fail", "keep the seeds of one set only");
+    let (_, advice) = strings(&finding["remedies"])[0].split_once("; for rs0: ").unwrap();
     assert_eq!(advice, format!("mongodb://{}/?replicaSet=rs0", names[0]));
     sound(advice);
 }
@@ -182,12 +182,12 @@ fn members_whose_names_lead_nowhere_are_translated_or_one_is_connected_to_alone(
     let set = Listen::new().name(named).serve(Blueprint::replica_set(1)).unwrap();
     let (_, place) = set.places()[0].clone();
     let uri = format!("mongodb://{place}/?replicaSet=rs0");
-    let remedies = advised(&arguments(), &uri, "topo.members fail", "--translate");
-    assert!(remedies[0].contains("directConnection=true"), "{remedies:?}");
-    assert_eq!(remedies.len(), 1, "{remedies:?}");
+    let finding = advised(&arguments(), &uri, "topo.members fail", "--translate");
+    let remedies = strings(&finding["remedies"]);
+    assert!(remedies.len() == 1 && remedies[0].contains("directConnection=true"), "{remedies:?}");
     let (_, document) = run_json(&arguments(), &uri);
     assert!(!document.to_string().contains("in the connection string"), "{document:#}");
-    check_with(&translated(&set), set.uri(), "none", Exit::SUCCESS, "");
+    check_with(&translated(&set), set.uri(), "none", "");
     sound(&format!("mongodb://{place}/?directConnection=true"));
 }
 
@@ -199,8 +199,8 @@ fn exchanged_places_are_exchanged_back() {
     let mut arguments = arguments();
     let table = [(first, other), (second, one)];
     arguments.target.translate = Some(table.into_iter().collect());
-    let _ = advised(&arguments, set.uri(), "topo.members fail", "in --translate");
-    check_with(&translated(&set), set.uri(), "none", Exit::SUCCESS, "");
+    advised(&arguments, set.uri(), "topo.members fail", "in --translate");
+    check_with(&translated(&set), set.uri(), "none", "");
 }
 
 #[test]
@@ -209,8 +209,9 @@ fn a_member_that_is_down_is_started_before_names_are_doubted() {
     let secondary = 2;
     set.kill(secondary).unwrap();
     let uri = format!("mongodb://{}/?replicaSet=rs0", set.places()[0].1);
-    let remedies = advised(&arguments(), &uri, "topo.members fail", "start the server");
-    assert!(remedies[0].starts_with("start the server"), "{remedies:?}");
+    let finding = advised(&arguments(), &uri, "topo.members fail", "start the server");
+    let first = finding["remedies"][0].as_str().unwrap();
+    assert!(first.starts_with("start the server"), "{finding:#}");
     set.restart(secondary).unwrap();
     // The restarted member needs some time to join the set.
     let limit = Instant::now() + Duration::from_secs(30);
@@ -226,8 +227,7 @@ fn a_direct_connection_to_a_secondary_serves_reads_only() {
     let direct = format!("mongodb://{place}/?directConnection=true");
     mended(&direct, "topo.primary warn", "remove directConnection=true", set.uri());
     let (_, document) = run_json(&arguments(), &direct);
-    let checks = document["checks"].as_array().unwrap();
-    let select = checks.iter().find(|check| check["id"] == "select").unwrap();
+    let select = found(&document, "select");
     assert_eq!(select["status"], "info");
     assert!(select["causes"][0].as_str().unwrap().contains("Single"), "{select:#}");
 }
@@ -255,8 +255,7 @@ fn a_login_needs_the_right_password_and_database() {
     let mut arguments = arguments();
     arguments.write = Some(Collection::parse("app.canary").unwrap());
     let (_, document) = run_json(&arguments, &uri("ada:wrong", ""));
-    let checks = document["checks"].as_array().unwrap();
-    let write = checks.iter().find(|check| check["id"] == "write").unwrap();
+    let write = found(&document, "write");
     assert_eq!(write["status"], "skip", "{write:#}");
     assert!(write["blockedBy"].as_str().unwrap().starts_with("auth "), "{write:#}");
     assert_eq!(write["ms"], 0.0, "{write:#}");
@@ -271,10 +270,10 @@ fn a_read_preference_without_a_server_is_changed() {
 
 #[test]
 fn a_proxy_that_does_not_run_is_left_out() {
-    let server = Server::mongod(listener(), standalone);
+    let server = mongod(listener(), standalone);
     let closed = Port::reserve().unwrap();
     let port = closed.address().port();
-    let right = format!("mongodb://{}/", server.address());
+    let right = format!("mongodb://{server}/");
     let broken = format!("{right}?proxyHost=127.0.0.1&proxyPort={port}");
     mended(&broken, "tcp fail", "proxyPort", &right);
 }
@@ -285,127 +284,128 @@ fn writes_are_tested_on_request_and_need_the_right_to_write() {
     let mut arguments = arguments();
     arguments.write = Some(Collection::parse("app.canary").unwrap());
     let (exit, document) = run_json(&arguments, set.uri());
-    let checks = document["checks"].as_array().unwrap();
-    let write = checks.iter().find(|check| check["id"] == "write").unwrap();
+    let write = found(&document, "write");
     assert_eq!((exit, &write["status"]), (Exit::SUCCESS, &Value::from("ok")), "{write:#}");
     // Without a primary, an earlier check fails, so the doctor skips the write test.
     let set = Blueprint::replica_set(1).serve().unwrap();
     set.step_down().unwrap();
     arguments.timeout = Some(Duration::from_millis(200));
     let (_, document) = run_json(&arguments, set.uri());
-    let checks = document["checks"].as_array().unwrap();
-    let write = checks.iter().find(|check| check["id"] == "write").unwrap();
+    let write = found(&document, "write");
     assert_eq!(write["status"], "skip", "{write:#}");
 }
 
-/// Starts a set whose members send the replies that `broken` returns, and checks the suggested
-/// remedy. The members then send the replies that `right` returns, and the doctor must find no
-/// problem. Both functions return one reply for each member.
+/// Starts a set of `count` members that send the replies of a healthy set, modified by `change`.
+/// Checks that the suggested remedy contains `words`, and the finding `shown`. The members then send
+/// the replies of a healthy set, and the doctor must find no problem.
 fn repaired(
+    count: usize,
     expected: &str,
-    words: &str,
-    broken: impl Fn(&[String]) -> Vec<Document>,
-    right: impl Fn(&[String]) -> Vec<Document>,
+    (words, shown): (&str, &str),
+    change: impl Fn(&[String], &mut [Document]),
 ) {
-    let listeners = [listener(), listener()];
-    let hosts = listeners.each_ref().map(|own| own.local_addr().unwrap().to_string());
+    let listeners: Vec<_> = (0..count).map(|_| listener()).collect();
+    let hosts = listeners.iter().map(|own| own.local_addr().unwrap().to_string());
+    let hosts: Vec<_> = hosts.collect();
+    let right = healthy(&hosts);
+    let mut broken = right.clone();
+    change(&hosts, &mut broken);
     let is_repaired = Arc::new(AtomicBool::new(false));
-    let replies = broken(&hosts).into_iter().zip(right(&hosts));
-    let servers: Vec<_> = listeners
-        .into_iter()
-        .zip(replies)
-        .map(|(listener, (broken, right))| {
-            let is_repaired = Arc::clone(&is_repaired);
-            Server::mongod(listener, move || {
-                let is_repaired = is_repaired.load(Ordering::Relaxed);
-                if is_repaired { right.clone() } else { broken.clone() }
-            })
-        })
-        .collect();
-    let uri = format!("mongodb://{}/?replicaSet=rs0", hosts[..servers.len()].join(","));
-    let _ = advised(&arguments(), &uri, expected, words);
+    for (listener, replies) in listeners.into_iter().zip(broken.into_iter().zip(right)) {
+        let is_repaired = Arc::clone(&is_repaired);
+        mongod(listener, move || {
+            let (broken, right) = replies.clone();
+            if is_repaired.load(Ordering::Relaxed) { right } else { broken }
+        });
+    }
+    let uri = format!("mongodb://{}/?replicaSet=rs0", hosts.join(","));
+    let finding = advised(&arguments(), &uri, expected, words);
+    assert!(finding.to_string().contains(shown), "{shown:?} in {finding:#}");
     is_repaired.store(true, Ordering::Relaxed);
     sound(&uri);
 }
 
-/// Returns the replies of a healthy set with a primary and a secondary.
+/// Returns the replies of a healthy set with the members `hosts`, the first of which is the primary.
+/// The secondaries lag as much as they may without a warning.
 fn healthy(hosts: &[String]) -> Vec<Document> {
-    let [secondary, primary] = lagging(hosts, 0);
-    vec![primary, secondary]
+    let now = DateTime::now().timestamp_millis();
+    let reply = |me: &String| {
+        let is_primary = *me == hosts[0];
+        let written = DateTime::from_millis(if is_primary { now } else { now - 11_000 });
+        let mut reply = standalone();
+        reply.remove("localTime");
+        reply.extend(doc! {
+            "ismaster": is_primary, "isWritablePrimary": is_primary, "secondary": !is_primary,
+            "setName": "rs0", "setVersion": 1, "hosts": hosts, "me": me, "primary": &hosts[0],
+            "lastWrite": { "lastWriteDate": written },
+        });
+        if is_primary {
+            reply.insert("electionId", election(1));
+        }
+        reply
+    };
+    hosts.iter().map(reply).collect()
 }
 
-/// Returns a function that creates the replies of a healthy set, with the secondary's reply
-/// modified by `change`.
-fn secondary(change: impl Fn(&[String], &mut Document)) -> impl Fn(&[String]) -> Vec<Document> {
-    move |hosts| {
-        let mut replies = healthy(hosts);
-        change(hosts, &mut replies[1]);
-        replies
-    }
+fn election(term: u8) -> ObjectId {
+    ObjectId::from_bytes([0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, term])
+}
+
+/// Makes a member of a healthy set the primary or a secondary.
+fn turn(reply: &mut Document, is_primary: bool) {
+    let roles = [("ismaster", is_primary), ("isWritablePrimary", is_primary)];
+    reply.extend(roles.map(|(name, value)| (name.to_owned(), value.into())));
+    reply.insert("secondary", !is_primary);
 }
 
 #[test]
 fn members_that_do_not_serve_as_they_should_do_so_later() {
-    let recovering = secondary(|_, reply| drop(reply.insert("secondary", false)));
-    repaired("topo.members warn", "wait for SECONDARY", recovering, healthy);
-    let behind = |hosts: &[String]| {
-        let [secondary, primary] = lagging(hosts, 40_000);
-        vec![primary, secondary]
-    };
-    repaired("lag warn", "rs.printSecondaryReplicationInfo()", behind, healthy);
-    let second_primary = secondary(|hosts, reply| {
-        let reversed = [hosts[1].clone(), hosts[0].clone()];
-        *reply = primary(&reversed, 1, "7fffffff0000000000000002");
+    let words = ("wait for SECONDARY", "rolling back");
+    repaired(2, "topo.members warn", words, |_, replies| {
+        replies[1].insert("secondary", false);
     });
-    repaired("topo.primary fail", "run the check again after 10 s", second_primary, healthy);
-    let other_primary = secondary(|hosts, reply| drop(reply.insert("primary", &hosts[1])));
-    repaired("topo.primary warn", "look at rs.status()", other_primary, healthy);
-    let other_version = secondary(|_, reply| drop(reply.insert("setVersion", 2)));
-    repaired("topo.primary warn", "look at rs.status()", other_version, healthy);
-    let without_primary = |hosts: &[String]| {
-        let mut replies = healthy(hosts);
-        let demoted = doc! { "ismaster": false, "isWritablePrimary": false, "secondary": true };
-        replies[0].extend(demoted);
-        for reply in &mut replies {
-            reply.remove("primary");
-        }
-        replies
-    };
-    repaired("topo.primary fail", "run the check again after 15 s", without_primary, healthy);
+    let words = ("rs.printSecondaryReplicationInfo()", "12 s behind the primary");
+    repaired(2, "lag warn", words, |_, replies| {
+        let written = replies[0].get_document("lastWrite").unwrap();
+        let written = written.get_datetime("lastWriteDate").unwrap().timestamp_millis();
+        let written = DateTime::from_millis(written - 12_000);
+        replies[1].insert("lastWrite", doc! { "lastWriteDate": written });
+    });
+    let words = ("run the check again after 10 s", "7fffffff0000000000000002");
+    repaired(2, "topo.primary fail", words, |hosts, replies| {
+        turn(&mut replies[1], true);
+        replies[1].extend(doc! { "primary": &hosts[1], "electionId": election(2) });
+    });
+    let words = ("look at rs.status()", "names another one");
+    repaired(2, "topo.primary warn", words, |hosts, replies| {
+        replies[1].insert("primary", &hosts[1]);
+    });
+    let words = ("look at rs.status()", "has another version");
+    repaired(2, "topo.primary warn", words, |_, replies| {
+        replies[1].insert("setVersion", 2);
+    });
+    let words = ("run the check again after 15 s", "the set has no primary");
+    repaired(2, "topo.primary fail", words, |_, replies| {
+        turn(&mut replies[0], false);
+        replies.iter_mut().for_each(|reply| drop(reply.remove("primary")));
+    });
 }
 
 #[test]
 fn a_server_is_updated_initiated_or_synchronized() {
-    let check = |expected, words, change: fn(&mut Document)| {
-        let right = |hosts: &[String]| vec![primary(&hosts[..1], 1, ELECTION)];
-        let broken = |hosts: &[String]| {
-            let mut replies = right(hosts);
-            change(&mut replies[0]);
-            replies
-        };
-        repaired(expected, words, broken, right);
-    };
-    check("hello fail", "update the older of the two", |reply| {
-        reply.insert("maxWireVersion", 2);
+    let words = ("update the older of the two", "wire versions 0 to 2");
+    repaired(1, "hello fail", words, |_, replies| drop(replies[0].insert("maxWireVersion", 2)));
+    let words = ("rs.initiate()", "belongs to none");
+    repaired(1, "hello fail", words, |_, replies| {
+        turn(&mut replies[0], false);
+        replies[0].remove("setName");
+        replies[0].extend(doc! { "secondary": false, "isreplicaset": true });
     });
-    check("hello fail", "rs.initiate()", |reply| {
-        reply.remove("setName");
-        reply.extend(doc! { "ismaster": false, "isWritablePrimary": false, "isreplicaset": true });
-    });
-    for seconds in [90, -90] {
-        let offset = seconds * 1_000;
-        let right = |hosts: &[String]| {
-            let mut reply = primary(&hosts[..1], 1, ELECTION);
-            reply.remove("localTime");
-            vec![reply]
-        };
-        let broken = |hosts: &[String]| {
-            let mut replies = right(hosts);
-            let time = DateTime::from_millis(DateTime::now().timestamp_millis() + offset);
-            replies[0].insert("localTime", time);
-            replies
-        };
-        repaired("clock warn", "check NTP on both", broken, right);
+    for (seconds, shown) in [(90, "ahead of"), (-90, "behind")] {
+        repaired(1, "clock warn", ("check NTP on both", shown), |_, replies| {
+            let time = DateTime::now().timestamp_millis() + seconds * 1_000;
+            replies[0].insert("localTime", DateTime::from_millis(time));
+        });
     }
 }
 
@@ -415,47 +415,28 @@ fn a_server_that_hangs_or_closes_connections_answers_later() {
     set.freeze(0).unwrap();
     let mut arguments = arguments();
     arguments.timeout = Some(Duration::from_secs(1));
-    let _ = advised(&arguments, set.uri(), "hello fail", "look at the server and its log");
+    advised(&arguments, set.uri(), "hello fail", "look at the server and its log");
     set.thaw(0).unwrap();
     sound(set.uri());
 
     let is_full = Arc::new(AtomicBool::new(true));
     let flag = Arc::clone(&is_full);
-    let server = Server::start(listener(), move |mut stream| {
+    let server = start(listener(), move |mut stream| {
         if flag.load(Ordering::Relaxed) {
             return stream.read_exact(&mut [0; 16]);
         }
         converse(stream, &standalone)
     });
-    let uri = format!("mongodb://{}/", server.address());
-    let _ = advised(&arguments, &uri, "hello fail", "look at the log of the server");
+    let uri = format!("mongodb://{server}/");
+    advised(&arguments, &uri, "hello fail", "look at the log of the server");
     is_full.store(false, Ordering::Relaxed);
     sound(&uri);
 }
 
 #[test]
-fn a_certificate_is_issued_again() {
-    let certificates = Certificates::create().unwrap();
-    let right = Server::tls(&certificates, ServerCertificate::Valid);
-    let uri =
-        |server: &Server| format!("mongodb://{}/?{}", server.address(), certificates.options());
-    for (certificate, words) in [
-        (ServerCertificate::Expired, "renew it"),
-        (ServerCertificate::NotYetValid, "issue it again"),
-        (ServerCertificate::WrongName, "issue it for this one as well"),
-    ] {
-        let server = Server::tls(&certificates, certificate);
-        mended(&uri(&server), "tls.verify fail", words, &uri(&right));
-    }
-    let insecure = format!("mongodb://{}/?tls=true&tlsInsecure=true", right.address());
-    let words = "remove tlsAllowInvalidCertificates or tlsInsecure, and set tlsCAFile";
-    mended(&insecure, "uri warn", words, &uri(&right));
-}
-
-#[test]
 fn a_name_without_address_or_records_is_replaced() {
-    let server = Server::mongod(listener(), standalone);
-    let port = server.address().port();
+    let server = mongod(listener(), standalone);
+    let port = server.port();
     let right = format!("mongodb://127.0.0.1:{port}/");
     let misspelled = format!("mongodb://no-such-host.invalid:{port}/");
     mended(&misspelled, "dns.addr fail", "spelling", &right);
@@ -465,8 +446,8 @@ fn a_name_without_address_or_records_is_replaced() {
 
 #[test]
 fn options_that_do_not_suit_the_deployment_are_removed() {
-    let server = Server::mongod(listener(), standalone);
-    let right = format!("mongodb://{}/", server.address());
+    let server = mongod(listener(), standalone);
+    let right = format!("mongodb://{server}/");
     let check = |options: &str, expected, words| {
         mended(&format!("{right}?{options}"), expected, words, &right);
     };
@@ -474,8 +455,8 @@ fn options_that_do_not_suit_the_deployment_are_removed() {
     check("loadBalanced=true", "topo.kind fail", "remove loadBalanced");
 
     let set = Blueprint::replica_set(1).serve().unwrap();
-    let words = format!("remove {} from the seeds", server.address());
-    let with_stranger = set.uri().replace("/?", &format!(",{}/?", server.address()));
+    let words = format!("remove {} from the seeds", server);
+    let with_stranger = set.uri().replace("/?", &format!(",{}/?", server));
     mended(&with_stranger, "topo.kind fail", &words, set.uri());
 }
 
@@ -484,14 +465,7 @@ fn a_string_that_is_refused_is_corrected() {
     let server = Blueprint::standalone().user(User::new("ada", "p@ss/word")).serve().unwrap();
     let right = server.uri().replace("mongodb://", "mongodb://ada:p%40ss%2Fword@");
     let right = right.split('?').next().unwrap();
-    let check = |broken: String, words| {
-        let seen = observe(&arguments(), &broken);
-        let document = check_formats(&arguments(), &broken, &seen, Exit::CONFIGURATION);
-        let (problem, finding) = first(&document);
-        assert_eq!(problem, "uri fail", "{document:#}");
-        assert!(strings(&finding["remedies"]).join("; ").contains(words), "{finding:#}");
-        sound(right);
-    };
+    let check = |broken: String, words| drop(mended(&broken, "uri fail", words, right));
     check(right.replace("%40ss%2F", "@ss/"), "percent-encode");
     check(format!("{right}?tlsCAFille=/ca.pem"), "write tlsCAFile");
     check(
