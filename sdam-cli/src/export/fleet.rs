@@ -173,7 +173,7 @@ impl Fleet {
             members.insert(named.name.clone(), self.watch(named));
         }
         for deployment in old.values() {
-            deployment.remove();
+            deployment.removed.notify_one();
         }
         let unchanged = members.len() - added;
         let invalid = invalid.into_iter().map(|(_, error)| error).collect();
@@ -185,7 +185,14 @@ impl Fleet {
     /// Creates a deployment, and passes it to [`run`](Self::run), which watches it.
     fn watch(&self, named: Named) -> Rc<Exported> {
         let numbers = Numbers::new(&named.labels(), &self.runtime.backend.clock);
-        let deployment = Rc::new(Exported::new(named, numbers, self.log.clone()));
+        let deployment = Rc::new(Exported {
+            named,
+            numbers,
+            log: self.log.clone(),
+            topology: OnceCell::new(),
+            reason: RefCell::new(None),
+            removed: Notify::new(),
+        });
         // Sending fails only if the receiver was dropped because the program is ending.
         let _ = self.start.unbounded_send(Rc::clone(&deployment));
         deployment
@@ -207,24 +214,11 @@ pub(super) struct Exported {
     topology: OnceCell<Topology>,
     /// The reason why there is no topology yet; set when a look-up has failed.
     reason: RefCell<Option<String>>,
-    /// Notified when the deployment is removed.
+    /// Notified when the deployment is removed, which ends [`run`](Self::run).
     removed: Notify,
 }
 
 impl Exported {
-    /// Creates a deployment that is not watched yet. Once it is, its events go to `numbers` and
-    /// `log`.
-    fn new(named: Named, numbers: Arc<Numbers>, log: Option<Arc<dyn EventSink>>) -> Self {
-        Self {
-            named,
-            numbers,
-            log,
-            topology: OnceCell::new(),
-            reason: RefCell::new(None),
-            removed: Notify::new(),
-        }
-    }
-
     /// Returns the topology, or the reason why it does not exist yet.
     pub(super) fn topology(&self) -> Result<&Topology, String> {
         self.topology.get().ok_or_else(|| {
@@ -241,11 +235,6 @@ impl Exported {
             never = pin!(self.start(target, runtime, remark).then(|()| pending()).fuse()) => never,
         }
         self.close().await;
-    }
-
-    /// Causes [`run`](Self::run) to end.
-    fn remove(&self) {
-        self.removed.notify_one();
     }
 
     /// Looks up the hosts of a `mongodb+srv` string until a look-up succeeds, and starts the

@@ -209,7 +209,8 @@ struct Asked {
     role: Role,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
 enum Role {
     Primary,
     Secondary,
@@ -223,15 +224,10 @@ impl Asked {
             bad("the parameter server is missing: HOST:PORT of a member, as the replica set names it")
         })?;
         let roles = "primary, secondary or readable";
-        let role = match parameter(request, "is").as_deref() {
-            Some("primary") => Role::Primary,
-            Some("secondary") => Role::Secondary,
-            Some("readable") => Role::Readable,
-            Some(other) => {
-                return Err(bad(format!("is={other}: there is no such role; use {roles}")));
-            }
-            None => return Err(bad(format!("the parameter is is missing: {roles}"))),
-        };
+        let role = parameter(request, "is")
+            .ok_or_else(|| bad(format!("the parameter is is missing: {roles}")))?;
+        let unknown = |_| bad(format!("is={role}: there is no such role; use {roles}"));
+        let role = role.parse().map_err(unknown)?;
         let server =
             ServerAddress::parse(&server).map_err(|error| bad(format!("server: {error}")))?;
         Ok(Self { server, role })
@@ -241,7 +237,7 @@ impl Asked {
         let Some(server) = topology.server(&self.server) else {
             return self.unknown(topology);
         };
-        let (found, name) = (server.server_type, self.role.as_str());
+        let (found, name) = (server.server_type, self.role);
         let (status, said) = match (self.role.is(found), &server.error) {
             (true, _) => (StatusCode::OK, format!("{} is {name}", self.server)),
             (false, Some(error)) if !found.is_available() => {
@@ -274,14 +270,6 @@ impl Asked {
 }
 
 impl Role {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Primary => "primary",
-            Self::Secondary => "secondary",
-            Self::Readable => "readable",
-        }
-    }
-
     fn is(self, found: ServerType) -> bool {
         match self {
             Self::Primary => found == ServerType::RsPrimary,

@@ -209,7 +209,7 @@ impl Layout {
         let fits =
             |columns: &[(Column, u16)]| taken(columns) + name.min(NAME) + why.min(WHY) <= total;
         let with_widths = |columns: &[Column]| -> Vec<_> {
-            columns.iter().map(|column| (*column, column.width(rows))).collect()
+            columns.iter().map(|column| (*column, column.look(rows).1)).collect()
         };
         let chosen = SETS.iter().position(|columns| fits(&with_widths(columns)));
         let chosen = chosen.unwrap_or(SETS.len() - 1);
@@ -224,7 +224,7 @@ impl Layout {
                 let before = before
                     .filter_map(|other| columns.iter().position(|(own, _)| own.is_same(*other)));
                 let place = before.take(1).next().map_or(0, |before| before + 1);
-                for width in [Some(added.width(rows)), added.narrowest()].into_iter().flatten() {
+                for width in [Some(added.look(rows).1), added.narrowest()].into_iter().flatten() {
                     let mut more = columns.clone();
                     more.insert(place, (*added, width));
                     if fits(&more) {
@@ -276,34 +276,24 @@ impl Layout {
 }
 
 impl Column {
-    fn title(self) -> String {
-        let title = match self {
-            Self::State => "STATE",
-            Self::For => "FOR",
-            Self::Rtt => "RTT",
-            Self::Minimum => "MIN",
-            Self::P90 => "P90",
-            Self::History(_, seconds) => return format!("LAST {seconds} s"),
-            Self::Seen => "SEEN",
-            Self::Mode => "MODE",
-            Self::Pool => "POOL",
-            Self::Lag => "LAG",
-            Self::Flaps => "FLAPS",
-            Self::Tags => "TAGS",
-        };
-        title.to_owned()
-    }
-
-    fn width(self, rows: &[Row<'_>]) -> u16 {
+    /// Returns the title and the width.
+    fn look(self, rows: &[Row<'_>]) -> (&'static str, u16) {
         match self {
-            Self::State => 11,
-            Self::For | Self::Seen | Self::Mode => 6,
-            Self::Rtt | Self::Minimum | Self::P90 | Self::Lag | Self::Flaps => 5,
-            Self::Pool => 4,
-            Self::History(columns, _) => columns,
+            Self::State => ("STATE", 11),
+            Self::For => ("FOR", 6),
+            Self::Rtt => ("RTT", 5),
+            Self::Minimum => ("MIN", 5),
+            Self::P90 => ("P90", 5),
+            Self::History(columns, 120) => ("LAST 120 s", columns),
+            Self::History(columns, _) => ("LAST 60 s", columns),
+            Self::Seen => ("SEEN", 6),
+            Self::Mode => ("MODE", 6),
+            Self::Pool => ("POOL", 4),
+            Self::Lag => ("LAG", 5),
+            Self::Flaps => ("FLAPS", 5),
             Self::Tags => {
                 let tags = rows.iter().map(|row| width(&tags(row.server)));
-                tags.max().unwrap_or_default().clamp(4, 16) as u16
+                ("TAGS", tags.max().unwrap_or_default().clamp(4, 16) as u16)
             }
         }
     }
@@ -370,8 +360,8 @@ fn heading(canvas: &mut Canvas<'_>, area: Rect, layout: &Layout) {
     let place = canvas.text(area, Tone::Faint, "  ");
     let mut place = put(canvas, place, layout.name, (Tone::Faint, "SERVER"), false);
     for (column, width) in &layout.columns {
-        let title = (Tone::Faint, &*column.title());
-        place = put(canvas, place, *width, title, column.is_number());
+        let (title, _) = column.look(&[]);
+        place = put(canvas, place, *width, (Tone::Faint, title), column.is_number());
     }
     if layout.why > 0 {
         canvas.text(place, Tone::Faint, "WHY");
