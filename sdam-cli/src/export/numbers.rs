@@ -183,34 +183,3 @@ fn is_current(
     servers
         .any(|server| server.address.host() == host && server.address.port() == port && has(server))
 }
-
-#[cfg(test)]
-mod tests {
-    use sdam_core::{address::ServerAddress, ids::ServerId, topology::TopologyType};
-
-    use super::*;
-
-    #[test]
-    fn former_servers_leave_the_recorder_and_sums_are_counters() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let _context = runtime.enter();
-        let clock = sdam::runtime::tokio().unwrap().backend.clock;
-        let numbers = Numbers::new(&[("deployment", "orders".to_owned())], &clock);
-        let mut server =
-            ServerDescription::unknown(ServerId::from_u64(1), ServerAddress::new("a", 1));
-        server.server_type = ServerType::Standalone;
-        let new = TopologyDescription::new(TopologyType::Single, [server]);
-        let kind =
-            EventKind::TopologyDescriptionChanged { previous: Arc::default(), new: new.into() };
-        numbers.emit(&Event::new(1, clock.now(), ObjectId::default(), kind));
-        let series = r#"sdam_server_type{deployment="orders",server_address="a",server_port="1",type="Standalone"} 1"#;
-        let registered = || numbers.recorder.page().to_string();
-        assert!(registered().contains(series), "{}", registered());
-        // Without a topology, there are no servers.
-        let page = numbers.page(None).to_string();
-        assert!(!page.contains("server_address"), "{page}");
-        assert!(!registered().contains("server_address"), "{}", registered());
-        let sum = "# TYPE sdam_time_without_primary_seconds_total counter\n";
-        assert!(page.contains(sum), "{page}");
-    }
-}

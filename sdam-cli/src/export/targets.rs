@@ -330,20 +330,6 @@ mod tests {
     use crate::{cli::Cli, export::Arguments};
 
     #[test]
-    fn a_file_names_deployments() {
-        let text = "# The shop.\norders = 'mongodb://a/'\n\"users.eu\" = \"mongodb://b/\"\n";
-        let named = |name: &str, uri: &str, line| {
-            Named::new(name, uri.to_owned(), format!("f: line {line}: {name}"))
-        };
-        let found = parse(text, "f", Path::new("")).unwrap();
-        assert_eq!(
-            found.named,
-            [named("orders", "mongodb://a/", 2), named("users.eu", "mongodb://b/", 3)]
-        );
-        assert_eq!(found.invalid, []);
-    }
-
-    #[test]
     fn the_file_that_the_help_shows_is_valid() {
         let help = Cli::command().find_subcommand_mut("export").unwrap().render_long_help();
         let help = help.to_string();

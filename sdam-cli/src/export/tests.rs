@@ -6,10 +6,11 @@ mod reload;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     future::pending,
     io::Read,
     net::{Shutdown, SocketAddr, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     sync::mpsc,
     thread,
 };
@@ -17,7 +18,7 @@ use std::{
 use futures::channel::oneshot;
 use sdam_core::options::Options;
 use sdam_live::{Port, Prometheus, or_skip};
-use sdam_sim::{Blueprint, config::SetConfig};
+use sdam_sim::{Blueprint, Served};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
@@ -96,22 +97,23 @@ impl Running {
 
     /// Repeats a request until the answer has the status `status`.
     pub(super) fn get_until(&self, target: &str, status: u16) -> String {
-        loop {
-            match self.get(target) {
-                (code, body) if code == status => return body,
-                _ => thread::yield_now(),
-            }
-        }
+        self.get_while(target, |code, _| code != status)
     }
 
     /// Repeats the probe of a deployment until its first checks have ended. Returns the last page.
     fn get_until_known(&self, name: &str) -> String {
+        self.get_while(&format!("/probe?target={name}"), |_, page| {
+            !page.contains("sdam_known{") || !page.contains("sdam_up{")
+        })
+    }
+
+    /// Repeats a request while the status and the body are `unwanted`. Returns the last body.
+    fn get_while(&self, target: &str, unwanted: impl Fn(u16, &str) -> bool) -> String {
         loop {
-            let (_, page) = self.get(&format!("/probe?target={name}"));
-            if page.contains("sdam_known{") && page.contains("sdam_up{") {
-                return page;
+            match self.get(target) {
+                (code, body) if unwanted(code, &body) => thread::yield_now(),
+                (_, body) => return body,
             }
-            thread::yield_now();
         }
     }
 
@@ -122,6 +124,18 @@ impl Running {
         assert_eq!(self.remarks.iter().collect::<Vec<_>>(), [""; 0]);
         drop(self.targets);
     }
+}
+
+/// Waits until `holds` returns true.
+pub(super) fn wait_until(holds: impl Fn() -> bool) {
+    while !holds() {
+        thread::yield_now();
+    }
+}
+
+/// Returns the addresses of the members.
+fn members(set: &Served) -> Vec<String> {
+    set.places().iter().map(|(member, _)| member.to_string()).collect()
 }
 
 #[test]
@@ -151,16 +165,31 @@ fn pages_describe_a_replica_set() {
 }
 
 #[test]
-fn unknown_pages_and_invalid_parameters_are_refused() {
-    let server = Blueprint::standalone().serve().unwrap();
-    let program = Running::start(server.uri());
-    let check = |target: &str, status: u16, body: &str| {
-        assert_eq!(program.get(target), (status, format!("{body}\n")), "{target}");
-    };
-    check("/metric", 404, "404 Not Found");
-    check("/metrics?name=x", 400, "there is no parameter name");
-    check("/healthz?write", 400, "there is no parameter write");
-    check("/healthz?read=all", 400, "all is not a read preference mode");
+fn invalid_requests_are_refused_with_the_remedy() {
+    let set = Blueprint::replica_set(3).serve().unwrap();
+    let program = Running::start(set.uri());
+    program.get_until("/healthz", 200);
+    for (target, status, said) in [
+        ("/metric", 404, "404 Not Found"),
+        ("/metrics?name=x", 400, "there is no parameter name"),
+        ("/healthz?write", 400, "there is no parameter write"),
+        ("/healthz?read=all", 400, "all is not a read preference mode"),
+        ("/healthz?tags=dc:ny", 400, "need read"),
+        ("/healthz?read=nearest&tags=dc", 400, "dc:ny,rack:1"),
+        ("/healthz?read=nearest&maxLag=x", 400, "maxLag: it needs a number of seconds"),
+        ("/member?is=primary", 400, "the parameter server is missing: HOST:PORT"),
+        ("/member?server=a:b:c&is=primary", 400, "write host, host:port or [IPv6]:port"),
+        ("/member?server=a:1", 400, "the parameter is is missing: primary, secondary or readable"),
+        ("/member?server=a:1&is=leader", 400, "is=leader: there is no such role; use primary, "),
+        ("/member?server=a:1&role=primary", 400, "the parameter is is missing"),
+        ("/member?server=a:1&is=primary&if=x", 400, "there is no parameter if"),
+        ("/member?server=a:1&is=primary&target=x", 404, "no deployment of --targets has this name"),
+        ("/member?server=a:1&is=primary", 404, "name it as the replica set does: 127.0.0.1:"),
+    ] {
+        let (found, line) = program.get(target);
+        assert_eq!(found, status, "{target}: {line}");
+        assert!(line.contains(said) && line.ends_with('\n'), "{target}: {line}");
+    }
     program.finish();
 }
 
@@ -186,14 +215,11 @@ fn primary_member<'m>(program: &Running, members: &'m [String]) -> &'m str {
 fn each_role_has_the_members_that_a_load_balancer_may_use() {
     let set = Blueprint::replica_set(3).serve().unwrap();
     let program = Running::start(set.uri());
-    let options = Options::parse(set.uri()).unwrap();
-    let members: Vec<_> = options.seeds.iter().map(ToString::to_string).collect();
+    let members = members(&set);
     let check = |primary: &str| {
         for own in &members {
             let (secondary, is_primary) = (own != primary, own == primary);
-            while member(&program, own, "secondary").0 != if secondary { 200 } else { 503 } {
-                thread::yield_now();
-            }
+            wait_until(|| (member(&program, own, "secondary").0 == 200) == secondary);
             assert_eq!(member(&program, own, "primary").0 == 200, is_primary, "{own}");
             assert_eq!(member(&program, own, "readable"), (200, format!("{own} is readable\n")));
         }
@@ -205,9 +231,7 @@ fn each_role_has_the_members_that_a_load_balancer_may_use() {
     assert_eq!(member(&program, other, "primary"), (503, said));
 
     set.step_down().unwrap();
-    while member(&program, first, "primary").0 == 200 {
-        thread::yield_now();
-    }
+    wait_until(|| member(&program, first, "primary").0 != 200);
     let second = primary_member(&program, &members);
     assert_ne!(first, second);
     check(second);
@@ -224,8 +248,7 @@ fn a_lost_server_has_no_round_trip_times_and_is_counted() {
     let set = Blueprint::replica_set(3).serve().unwrap();
     let program = Running::start(set.uri());
     program.get_until("/healthz?read=secondary", 200);
-    let options = Options::parse(set.uri()).unwrap();
-    let members: Vec<_> = options.seeds.iter().map(ToString::to_string).collect();
+    let members = members(&set);
     let primary = primary_member(&program, &members);
     let (_, port) = primary.rsplit_once(':').unwrap();
     let of = |metric: &str| {
@@ -241,9 +264,7 @@ fn a_lost_server_has_no_round_trip_times_and_is_counted() {
 
     set.kill(set.primary().unwrap().unwrap()).unwrap();
     program.get_until(&format!("/member?server={primary}&is=readable"), 503);
-    while of("sdam_server_losses_total").is_none_or(|line| !line.ends_with(" 1")) {
-        thread::yield_now();
-    }
+    wait_until(|| of("sdam_server_losses_total").is_some_and(|line| line.ends_with(" 1")));
     for metric in ["sdam_rtt_average", "sdam_rtt_minimum", "sdam_rtt_p90"] {
         assert_eq!(of(metric), None);
     }
@@ -269,7 +290,7 @@ fn a_server_outside_a_set_is_readable_and_nothing_else() {
 }
 
 #[test]
-fn health_checks_ask_with_any_method_and_version_and_wrong_ones_learn_the_remedy() {
+fn health_checks_ask_with_any_method_and_version() {
     let set = Blueprint::replica_set(3).serve().unwrap();
     let program = Running::start(set.uri());
     program.get_until("/healthz", 200);
@@ -280,20 +301,6 @@ fn health_checks_ask_with_any_method_and_version_and_wrong_ones_learn_the_remedy
         // This is what HAProxy sends, unless told otherwise: without the header Host.
         let reply = program.send(&format!("{method} {page} HTTP/1.0\r\n\r\n"));
         assert!(reply.starts_with("HTTP/1.0 200 OK\r\n"), "{reply}");
-    }
-    for (query, status, said) in [
-        ("is=primary", 400, "the parameter server is missing: HOST:PORT"),
-        ("server=a:b:c&is=primary", 400, "write host, host:port or [IPv6]:port"),
-        ("server=a:1", 400, "the parameter is is missing: primary, secondary or readable"),
-        ("server=a:1&is=leader", 400, "is=leader: there is no such role; use primary, "),
-        ("server=a:1&role=primary", 400, "the parameter is is missing"),
-        ("server=a:1&is=primary&if=x", 400, "there is no parameter if"),
-        ("server=a:1&is=primary&target=x", 404, "no deployment of --targets has this name"),
-        ("server=a:1&is=primary", 404, "a:1 is no member; name it as the replica set does: 127."),
-    ] {
-        let (found, line) = program.get(&format!("/member?{query}"));
-        assert_eq!(found, status, "{query}: {line}");
-        assert!(line.contains(said) && line.ends_with('\n'), "{query}: {line}");
     }
     program.finish();
 }
@@ -321,24 +328,12 @@ fn health_depends_on_the_requested_read_preference() {
     let program = Running::start(set.uri());
     program.get_until("/healthz?read=secondary&maxLag=60", 200);
     assert_eq!(program.get("/healthz?read=secondary&tags=dc:ny").0, 503);
-    for (bad, said) in [
-        ("tags=dc:ny", "need read"),
-        ("read=nearest&tags=dc", "dc:ny,rack:1"),
-        ("read=nearest&maxLag=x", "maxLag: it needs a number of seconds"),
-    ] {
-        let (status, reason) = program.get(&format!("/healthz?{bad}"));
-        assert_eq!(status, 400, "{reason}");
-        assert!(reason.contains(said), "{reason}");
-    }
     let primary = set.primary().unwrap().unwrap();
     let mut others = (0..3).filter(|member| *member != primary.0);
     set.kill(others.next().unwrap()).unwrap();
     set.kill(primary).unwrap();
     let reason = program.get_until("/healthz", 503);
-    let options = Options::parse(set.uri()).unwrap();
-    for seed in &options.seeds {
-        assert!(reason.contains(seed.as_str()), "{reason}");
-    }
+    assert!(members(&set).iter().all(|member| reason.contains(member)), "{reason}");
     assert_eq!(program.get("/healthz?read=primary").0, 503);
     // The remaining member may not have been checked yet.
     program.get_until("/healthz?read=nearest", 200);
@@ -357,13 +352,7 @@ fn a_secondary_and_an_arbiter_behind_a_direct_connection_are_not_writable() {
     let arbiter = set.places()[2].0.to_string();
     for (member, reads) in [(secondary, 200), (arbiter, 503)] {
         let program = Running::start(&format!("mongodb://{member}/?directConnection=true"));
-        let page = loop {
-            let (_, page) = program.get("/metrics");
-            if page.contains("sdam_known 1\n") {
-                break page;
-            }
-            thread::yield_now();
-        };
+        let page = program.get_while("/metrics", |_, page| !page.contains("sdam_known 1\n"));
         assert!(page.contains("\nsdam_writable 0\n"), "{page}");
         let (status, said) = program.get("/healthz");
         assert_eq!(status, 503);
@@ -382,10 +371,8 @@ fn the_metrics_page_has_the_text_format_of_prometheus() {
     let program = Running::start(set.uri());
     program.get_until("/healthz", 200);
     set.step_down().unwrap();
-    let page = loop {
-        let (_, page) = program.get("/metrics");
-        // The page may be requested while an event is still updating the metrics, so request it
-        // again.
+    // The page may be requested while an event is still updating the metrics.
+    let page = program.get_while("/metrics", |_, page| {
         let last = [
             "sdam_failovers_total 1\n",
             "sdam_failover_duration_seconds_count 1\n",
@@ -393,10 +380,10 @@ fn the_metrics_page_has_the_text_format_of_prometheus() {
             "sdam_writable 1\n",
         ];
         let lags = page.matches("\nsdam_server_lag_seconds{server_address=").count();
-        if last.iter().all(|line| page.contains(line)) && lags == 2 {
-            break page;
-        }
-    };
+        !last.iter().all(|line| page.contains(line)) || lags != 2
+    });
+    let sum = "# TYPE sdam_time_without_primary_seconds_total counter\n";
+    assert!(page.contains(sum), "{page}");
     let value = |name: &str| {
         let line = page.lines().find(|line| line.starts_with(&format!("{name} ")));
         line.unwrap_or_else(|| panic!("no {name}: {page}"))[name.len() + 1..].to_owned()
@@ -409,6 +396,16 @@ fn the_metrics_page_has_the_text_format_of_prometheus() {
     assert!(value("sdam_time_without_primary_seconds_total").parse::<f64>().unwrap() > 0.0);
     program.finish();
     lint(&page);
+}
+
+/// Returns the folder `deploy`.
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
+}
+
+/// Reads a file of the folder `deploy`.
+fn read(path: &str) -> String {
+    fs::read_to_string(deploy().join(path)).unwrap()
 }
 
 /// Checks a page with the tool that Prometheus provides.
@@ -531,19 +528,14 @@ fn a_server_that_has_left_has_no_metrics() {
     let set = Blueprint::replica_set(3).serve().unwrap();
     let program = Running::start(set.uri());
     program.get_until("/healthz?read=secondary", 200);
-    let options = Options::parse(set.uri()).unwrap();
     let primary = set.primary().unwrap().unwrap();
     let leaver = (0..3).rev().find(|member| *member != primary.0).unwrap();
-    let leaver = options.seeds[usize::from(leaver)].clone();
+    let leaver = set.places()[usize::from(leaver)].0.clone();
     let series = format!("server_port=\"{}\"", leaver.port().unwrap());
+    let is_shown = || program.get("/metrics").1.contains(&series);
     // One secondary is readable before the other one has been checked.
-    while !program.get("/metrics").1.contains(&series) {
-        thread::yield_now();
-    }
-    let leave = move |config: &mut SetConfig| config.members.retain(|it| it.address != leaver);
-    set.reconfig(leave).unwrap();
-    while program.get("/metrics").1.contains(&series) {
-        thread::yield_now();
-    }
+    wait_until(is_shown);
+    set.reconfig(move |config| config.members.retain(|it| it.address != leaver)).unwrap();
+    wait_until(|| !is_shown());
     program.finish();
 }

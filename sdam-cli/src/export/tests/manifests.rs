@@ -1,17 +1,13 @@
 //! Tests the files of `deploy` with the program that they start or ask.
 
-use std::{fs, io::ErrorKind, path::Path, process::Command, thread};
+use std::{fs, io::ErrorKind, path::Path, process::Command};
 
 use saphyr::{LoadableYamlNode, Yaml};
 use sdam_core::{address::ServerAddress, options::Options};
 use sdam_sim::Blueprint;
 
-use super::Running;
+use super::{Running, read, wait_until};
 use crate::cli::tests::export;
-
-fn deploy(path: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(path)).unwrap()
-}
 
 /// Returns the document whose kind is `kind`. There must be exactly one.
 fn document<'d>(documents: &'d [Yaml<'d>], kind: &str) -> &'d Yaml<'d> {
@@ -37,7 +33,7 @@ fn named<'y>(value: &'y Yaml<'y>, name: &str) -> &'y Yaml<'y> {
 
 #[test]
 fn the_manifests_agree_with_each_other_and_with_the_program() {
-    let manifests = deploy("kubernetes/sdam-export.yaml");
+    let manifests = read("kubernetes/sdam-export.yaml");
     let documents = Yaml::load_from_str(&manifests).unwrap();
     let spec = &document(&documents, "Deployment")["spec"];
     let pod = &spec["template"];
@@ -102,7 +98,7 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
 
 #[test]
 fn the_image_contains_the_program_that_it_starts() {
-    let steps = deploy("docker/Dockerfile");
+    let steps = read("docker/Dockerfile");
     let starts = |word: &str| -> Vec<_> {
         steps.lines().filter_map(|line| line.strip_prefix(word)).map(str::trim).collect()
     };
@@ -121,7 +117,7 @@ fn the_image_contains_the_program_that_it_starts() {
 
 #[test]
 fn a_collector_scrapes_the_address_at_which_the_program_serves() {
-    let file = deploy("opentelemetry/collector.yaml");
+    let file = read("opentelemetry/collector.yaml");
     let documents = Yaml::load_from_str(&file).unwrap();
     let [collector] = &documents[..] else {
         panic!("{documents:?}");
@@ -148,9 +144,9 @@ fn a_collector_scrapes_the_address_at_which_the_program_serves() {
 fn a_reverse_proxy_with_tls_and_passwords_passes_on_some_pages() {
     let listen = export(&["mongodb://localhost"]).listen;
     assert!(listen.ip().is_loopback(), "{listen}");
-    let unit = deploy("systemd/sdam-export.service");
+    let unit = read("systemd/sdam-export.service");
     assert!(unit.contains(&format!("--listen {listen} ")), "{unit}");
-    let configuration = deploy("nginx/sdam-export.conf");
+    let configuration = read("nginx/sdam-export.conf");
     let lines: Vec<_> = configuration.lines().map(str::trim).collect();
     for needed in ["listen 9217 ssl;", "auth_basic \"sdam export\";", "location / { return 404; }"]
     {
@@ -172,7 +168,7 @@ fn a_reverse_proxy_with_tls_and_passwords_passes_on_some_pages() {
 /// Checks the release workflow, because whatever it runs can change the archives that users run.
 #[test]
 fn the_workflow_of_a_release_runs_named_versions_with_least_rights() {
-    let file = deploy("../.github/workflows/release.yml");
+    let file = read("../.github/workflows/release.yml");
     let documents = Yaml::load_from_str(&file).unwrap();
     let workflow = &documents[0];
     assert!(workflow["permissions"].as_mapping().unwrap().is_empty(), "of all jobs");
@@ -215,7 +211,7 @@ fn section<'c>(configuration: &'c str, name: &str) -> Vec<&'c str> {
 
 #[test]
 fn haproxy_asks_the_program_which_members_have_the_role() {
-    let configuration = deploy("haproxy/haproxy.cfg");
+    let configuration = read("haproxy/haproxy.cfg");
     let defaults = section(&configuration, "defaults");
     let checks = defaults.iter().find_map(|line| line.strip_prefix("default-server ")).unwrap();
     let listen = export(&["mongodb://localhost"]).listen;
@@ -242,9 +238,7 @@ fn haproxy_asks_the_program_which_members_have_the_role() {
             program.get(&uri.unwrap().replace("%[srv_name]", member.as_str())).0 == 200
         };
         // One secondary is readable before the other one has been checked.
-        while options.seeds.iter().filter(has_role).count() != members {
-            thread::yield_now();
-        }
+        wait_until(|| options.seeds.iter().filter(has_role).count() == members);
     }
     program.finish();
 

@@ -1,6 +1,6 @@
 //! Tests the program with a real Prometheus, which uses the files of `deploy`.
 
-use std::{fs, net::Ipv4Addr, path::PathBuf, time::Instant};
+use std::{net::Ipv4Addr, time::Instant};
 
 use sdam_live::{Dns, Record};
 
@@ -8,14 +8,6 @@ use super::*;
 
 /// The time limit of every wait, which is long enough for a machine under load.
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-fn deploy() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(deploy().join(path)).unwrap()
-}
 
 /// Returns whether a result is a number. A quantile of an empty histogram is not a number.
 fn is_number(result: &Value) -> bool {
@@ -147,13 +139,8 @@ fn a_failed_look_up_is_repeated_while_other_deployments_are_served() {
         server.uri()
     );
     let program = Running::follow(&targets, arguments);
-    let get_until = |target: &str, text: &str| loop {
-        let (_, body) = program.get(target);
-        if body.contains(text) {
-            return body;
-        }
-        thread::yield_now();
-    };
+    let get_until =
+        |target: &str, text: &str| program.get_while(target, |_, body| !body.contains(text));
     program.get_until("/healthz?target=alone", 200);
     let reason = "`SRV record _mongodb._tcp.shop.sdam.example`: there is none";
     let topology = get_until("/topology?target=shop", reason);
