@@ -10,6 +10,8 @@ mod model;
 mod screen;
 mod tape;
 #[cfg(test)]
+pub(crate) use self::model::tests as script;
+#[cfg(test)]
 mod tests;
 mod verdict;
 mod view;

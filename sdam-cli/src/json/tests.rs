@@ -6,12 +6,12 @@ use sdam_core::{
     error::{Error, ErrorKind, Stage},
     hello::Hello,
     ids::ServerId,
-    options::Options,
     time::Instant,
     topology::TopologyType,
 };
 
 use super::*;
+use crate::watch::script::{Role, Script};
 
 fn address(text: &str) -> ServerAddress {
     ServerAddress::parse(text).unwrap()
@@ -89,47 +89,22 @@ fn every_known_field_has_a_key() {
     check(&topology, &expected);
 }
 
-/// Runs a state machine, because these fields are set only in a topology that has a history.
 #[test]
 fn topologies_have_their_max_election_and_incompatibility() {
-    use std::sync::Arc;
-
-    use sdam_core::{
-        deployment::{ConnId, Deployment, Input, Role, Timer},
-        hello::{Handshake, HelloReply},
-        monitor::MonitorConfig,
-        rng::Rng,
-    };
-
-    let options = Options::parse("mongodb://b/?replicaSet=rs").unwrap();
-    let config = MonitorConfig::new(&options, Arc::new(Handshake::new([])), false);
-    let mut machine = Deployment::new(options.clone(), Arc::new(config), Rng::new(1));
-    let now = Instant::EPOCH;
-    drop(machine.handle(now, Input::Open));
-    let mut reply = primary();
-    reply.insert("minWireVersion", 900);
-    reply.insert("maxWireVersion", 901);
-    let server = machine.description().servers()[0].id;
-    let conn = ConnId { server, role: Role::Check, number: 1 };
-    let reply = HelloReply::parse(reply.to_vec().unwrap());
-    for input in [
-        Input::Due { timer: Timer::Server(server), wanted: false },
-        Input::Connected { conn },
-        Input::Reply { conn, sent: now, at: now, reply, more_to_come: false },
+    let wire = doc! { "minWireVersion": 900, "maxWireVersion": 901 };
+    let script = Script::open("mongodb://b/?replicaSet=rs0");
+    let script = script.answers_with("b", Role::Primary(9), 1, &wire);
+    let actual = snapshot(&script.model.topology);
+    for (key, expected) in [
+        ("setName", json!("rs0")),
+        ("maxSetVersion", json!(4)),
+        ("maxElectionId", json!("7fffffff0000000000000009")),
+        ("compatible", json!(false)),
     ] {
-        drop(machine.handle(now, input));
+        assert_eq!(actual[key], expected, "{key}");
     }
-    let actual = snapshot(machine.description());
-    let of_topology = |key: &str| &actual[key];
-    assert_eq!(of_topology("setName"), "rs");
-    assert_eq!(of_topology("maxSetVersion"), 2);
-    assert_eq!(of_topology("maxElectionId"), "7fffffff0000000000000009");
-    assert_eq!(of_topology("compatible"), false);
-    let error = of_topology("compatibilityError").as_str().unwrap();
+    let error = actual["compatibilityError"].as_str().unwrap();
     assert!(error.contains("900"), "{error}");
-    let servers = of_topology("servers").as_array().unwrap();
-    let addresses: Vec<_> = servers.iter().map(|server| &server["address"]).collect();
-    assert_eq!(addresses, ["a:27017", "b:27017", "c:27017", "d:1"]);
 }
 
 #[test]

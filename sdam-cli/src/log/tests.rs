@@ -1,83 +1,56 @@
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::sync::mpsc::channel;
 
 use sdam::TopologyBuilder;
-use sdam_core::{event::EventKind, options::Options};
+use sdam_core::{event::EventKind, ids::ObjectId, options::Options, time::Instant};
 use sdam_events::log::Severity;
-use sdam_sim::{Blueprint, Served};
+use sdam_select::criteria::Criteria;
+use sdam_sim::Blueprint;
 
 use super::*;
-use crate::testing::block_on;
+use crate::testing::{Lines, block_on};
 
 #[test]
 fn nothing_is_logged_unless_a_variable_is_set() {
-    let open = |lookup: &dyn Fn(&str) -> Option<String>| LogSink::open(LogConfig::from_env(lookup));
-    assert!(open(&|_| None).unwrap().is_none());
-    let command = |level: &'static str| {
-        move |name: &str| (name == "MONGODB_LOG_COMMAND").then(|| level.to_owned())
+    let open = |variables: &[(&str, &str)]| {
+        LogSink::open(LogConfig::from_env(|name| {
+            let found = variables.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| (*value).to_owned())
+        }))
     };
-    assert!(open(&command("off")).unwrap().is_none());
-    assert!(open(&command("debug")).unwrap().is_some());
-}
-
-#[test]
-fn an_error_names_the_file_that_cannot_be_opened() {
-    let lookup = |name: &str| match name {
-        "MONGODB_LOG_ALL" => Some("debug".to_owned()),
-        "MONGODB_LOG_PATH" => Some("/nowhere/at/all".to_owned()),
-        _ => None,
-    };
-    let error = LogSink::open(LogConfig::from_env(lookup)).unwrap_err().to_string();
+    assert!(open(&[]).unwrap().is_none());
+    assert!(open(&[("MONGODB_LOG_COMMAND", "off")]).unwrap().is_none());
+    assert!(open(&[("MONGODB_LOG_COMMAND", "debug")]).unwrap().is_some());
+    let path = ("MONGODB_LOG_PATH", "/nowhere/at/all");
+    let error = open(&[("MONGODB_LOG_ALL", "debug"), path]).unwrap_err().to_string();
     assert!(error.starts_with("MONGODB_LOG_PATH is /nowhere/at/all: "), "{error}");
 }
 
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// Returns the lines that are logged while `program` uses the sink.
+fn lines(program: impl FnOnce(LogSink)) -> Vec<String> {
+    let (sender, lines) = channel();
+    program(LogSink::new(LogConfig::all(Severity::Debug), Box::new(Lines::new(sender))));
+    lines.iter().collect()
 }
 
-/// Opens a topology, selects a server of `set`, and closes the topology. Returns the log lines that
-/// `config` enables.
-fn lines(set: &Served, config: LogConfig) -> Vec<String> {
-    lines_of(set, config, "insert")
-}
-
-/// Like [`lines`], but the selection is for the operation named `operation`.
-fn lines_of(set: &Served, config: LogConfig, operation: &str) -> Vec<String> {
-    let shared = Shared::default();
-    let sink = LogSink::new(config, Box::new(shared.clone()));
-    block_on(async {
-        let mut options = Options::parse(set.uri()).unwrap();
-        if set.primary().unwrap().is_none() {
-            options.server_selection_timeout = Duration::from_millis(1);
-        }
-        let topology = TopologyBuilder::new(options)
-            .sink(sink)
-            .start(sdam::runtime::tokio().unwrap())
-            .unwrap();
-        let write = sdam_select::criteria::Criteria::write().with_operation_name(operation);
-        let selected = topology.select(&write).await;
-        assert_eq!(selected.is_ok(), set.primary().unwrap().is_some());
-        topology.close().await;
-    });
-    let text = String::from_utf8(shared.0.lock().unwrap().clone()).unwrap();
-    text.lines().map(str::to_owned).collect()
+/// Opens a topology, selects a server for the operation named `operation`, and closes the topology.
+/// Returns the log lines.
+fn lines_of(operation: &str) -> Vec<String> {
+    let set = Blueprint::replica_set(1).serve().unwrap();
+    lines(|sink| {
+        block_on(async {
+            let options = Options::parse(set.uri()).unwrap();
+            let builder = TopologyBuilder::new(options).sink(sink);
+            let topology = builder.start(sdam::runtime::tokio().unwrap()).unwrap();
+            let write = Criteria::write().with_operation_name(operation);
+            topology.select(&write).await.unwrap();
+            topology.close().await;
+        });
+    })
 }
 
 #[test]
 fn lines_have_time_severity_component_and_specified_message() {
-    let logged =
-        lines(&Blueprint::replica_set(1).serve().unwrap(), LogConfig::all(Severity::Debug));
+    let logged = lines_of("insert");
     let first = &logged[0];
     let (time, rest) = first.split_at(24);
     assert!(time.starts_with("20") && time.ends_with('Z'), "{first}");
@@ -94,8 +67,7 @@ fn lines_have_time_severity_component_and_specified_message() {
 #[test]
 fn a_text_of_others_cannot_forge_a_line() {
     let forged = "insert\n2024-01-01T00:00:00.000Z ERROR\u{1b}[2J";
-    let set = Blueprint::replica_set(1).serve().unwrap();
-    let logged = lines_of(&set, LogConfig::all(Severity::Debug), forged);
+    let logged = lines_of(forged);
     let shown: Vec<_> = logged.iter().filter(|line| line.contains("ERROR")).collect();
     assert!(!shown.is_empty(), "{logged:?}");
     for line in shown {
@@ -105,16 +77,14 @@ fn a_text_of_others_cannot_forge_a_line() {
 
 #[test]
 fn a_line_has_the_time_of_its_event() {
-    let shared = Shared::default();
-    let sink = LogSink::new(LogConfig::all(Severity::Debug), Box::new(shared.clone()));
     let times = ["2024-01-01T10:00:00.000Z", "2024-01-01T18:30:00.000Z"];
-    for (seq, time) in (0..).zip(times) {
-        let at = sdam_core::time::Instant::EPOCH;
-        let mut event =
-            Event::new(seq, at, sdam_core::ids::ObjectId::default(), EventKind::TopologyOpening);
-        event.time = Some(time.parse().unwrap());
-        sink.emit(&event);
-    }
-    let text = String::from_utf8(shared.0.lock().unwrap().clone()).unwrap();
-    assert_eq!(text.lines().map(|line| &line[..24]).collect::<Vec<_>>(), times);
+    let logged = lines(|sink| {
+        for time in times {
+            let kind = EventKind::TopologyOpening;
+            let mut event = Event::new(0, Instant::EPOCH, ObjectId::default(), kind);
+            event.time = Some(time.parse().unwrap());
+            sink.emit(&event);
+        }
+    });
+    assert_eq!(logged.iter().map(|line| &line[..24]).collect::<Vec<_>>(), times);
 }

@@ -5,7 +5,7 @@
 
 mod server;
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

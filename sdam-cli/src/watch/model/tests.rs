@@ -16,8 +16,8 @@ use sdam_select::explain::Verdict;
 use super::*;
 
 /// Feeds a model with the events of a topology whose servers answer as scripted.
-pub(in crate::watch) struct Script {
-    pub(in crate::watch) model: Model,
+pub(crate) struct Script {
+    pub(crate) model: Model,
     /// A client that polls. Its own heartbeats are replaced with those of the script.
     client: Deployment,
     /// The outstanding request of each server's check.
@@ -31,11 +31,11 @@ pub(in crate::watch) struct Script {
 }
 
 /// The servers' wall-clock time at the beginning, in milliseconds.
-pub(in crate::watch) const EPOCH: i64 = 1_700_000_000_000;
+pub(crate) const EPOCH: i64 = 1_700_000_000_000;
 
 impl Script {
     /// Opens a topology with the connection string `uri`.
-    pub(in crate::watch) fn open(uri: &str) -> Self {
+    pub(crate) fn open(uri: &str) -> Self {
         let mut options = Options::parse(uri).unwrap();
         options.deviations.min_heartbeat_frequency = Duration::ZERO;
         let mut config = MonitorConfig::new(&options, Arc::new(Handshake::new([])), false);
@@ -56,7 +56,7 @@ impl Script {
 
     /// Opens a replica set `rs0` with the members `hosts`; the first one becomes primary after 100
     /// ms.
-    pub(in crate::watch) fn replica_set(hosts: &[&str]) -> Self {
+    pub(crate) fn replica_set(hosts: &[&str]) -> Self {
         let uri = format!("mongodb://{}/?replicaSet=rs0", hosts.join(","));
         let mut script = Self::open(&uri).at(100);
         for (index, host) in hosts.iter().enumerate() {
@@ -67,25 +67,25 @@ impl Script {
     }
 
     /// Sets the time, in milliseconds since the beginning.
-    pub(in crate::watch) fn at(mut self, millis: u64) -> Self {
+    pub(crate) fn at(mut self, millis: u64) -> Self {
         self.now = Instant::from_millis(millis);
         self.model.advance(self.now);
         self
     }
 
     /// Makes the client poll the servers from now on, as if they did not support streaming.
-    pub(in crate::watch) fn polled(mut self) -> Self {
+    pub(crate) fn polled(mut self) -> Self {
         self.streaming = false;
         self
     }
 
     /// Simulates an answer of the server at `host` to a check.
-    pub(in crate::watch) fn answers(self, host: &str, role: Role, rtt: u64) -> Self {
+    pub(crate) fn answers(self, host: &str, role: Role, rtt: u64) -> Self {
         self.answers_with(host, role, rtt, &doc! {})
     }
 
     /// Simulates an answer to a check, with additional `fields` in the reply.
-    pub(in crate::watch) fn answers_with(
+    pub(crate) fn answers_with(
         mut self,
         host: &str,
         role: Role,
@@ -147,7 +147,7 @@ impl Script {
     }
 
     /// Reports that the server has not answered for `millis` milliseconds.
-    pub(in crate::watch) fn falls_silent(mut self, host: &str, millis: u64) -> Self {
+    pub(crate) fn falls_silent(mut self, host: &str, millis: u64) -> Self {
         let address = ServerAddress::parse(host).unwrap();
         let server = self.ids[&address];
         let silence = Duration::from_millis(millis);
@@ -156,7 +156,7 @@ impl Script {
     }
 
     /// Simulates a failed check of the server at `host`.
-    pub(in crate::watch) fn fails(mut self, host: &str, message: &str) -> Self {
+    pub(crate) fn fails(mut self, host: &str, message: &str) -> Self {
         let address = ServerAddress::parse(host).unwrap();
         let stage = if message.contains("refused") { Stage::Connect } else { Stage::Hello };
         let error = Error::new(ErrorKind::Network, stage, message);
@@ -230,7 +230,7 @@ impl Script {
 
 /// The role that a reply reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::watch) enum Role {
+pub(crate) enum Role {
     /// The server is the primary of the given election term.
     Primary(u64),
     Secondary,
