@@ -131,27 +131,21 @@ fn times_of_day_are_those_of_the_events_after_the_recorder_was_suspended() {
 }
 
 #[test]
-fn a_file_is_read_up_to_a_limit() {
+fn a_long_recording_and_that_of_a_killed_program_are_used_up_to_the_last_whole_line() {
     let bytes = failover();
     let whole = Recording::parse("in.jsonl", &bytes).unwrap();
-    let limit = bytes.len() as u64 - 5;
-    let cut = Recording::read("in.jsonl".to_owned(), &*bytes, limit).unwrap();
-    assert_eq!(cut.events.len(), whole.events.len() - 1);
-    assert_eq!(
-        cut.defect.unwrap(),
-        format!("it is longer than {limit} bytes, and the rest is left out")
-    );
-}
-
-#[test]
-fn the_recording_of_a_killed_program_is_used_up_to_its_last_whole_line() {
-    let bytes = failover();
-    let whole = Recording::parse("in.jsonl", &bytes).unwrap();
-    let cut = Recording::parse("in.jsonl", &bytes[..bytes.len() - 5]).unwrap();
-    assert_eq!(cut.events.len(), whole.events.len() - 1);
+    let length = bytes.len() - 5;
+    let long = Recording::read("in.jsonl".to_owned(), &*bytes, length as u64).unwrap();
+    let killed = Recording::parse("in.jsonl", &bytes[..length]).unwrap();
+    assert_ne!(killed.digest, whole.digest);
     let last = whole.lines.last().unwrap();
-    assert_eq!(cut.defect, Some(format!("the end of line {last}, the last one, is missing")));
-    assert_ne!(cut.digest, whole.digest);
+    for (cut, defect) in [
+        (long, format!("it is longer than {length} bytes, and the rest is left out")),
+        (killed, format!("the end of line {last}, the last one, is missing")),
+    ] {
+        assert_eq!(cut.events.len(), whole.events.len() - 1);
+        assert_eq!(cut.defect, Some(defect));
+    }
 }
 
 #[test]
@@ -181,20 +175,4 @@ fn a_refusal_names_the_file_the_line_and_the_remedy() {
     let header = failover().iter().position(|byte| *byte == b'\n').unwrap();
     let bytes = [&failover()[..=header], b"{\"seq\":1}\n"].concat();
     check(&bytes, "in.jsonl: line 2 of the recording: column 9: missing");
-}
-
-#[cfg(unix)]
-#[test]
-fn only_its_owner_can_read_a_new_recording_and_no_file_is_overwritten() {
-    use std::{fs, os::unix::fs::PermissionsExt};
-
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.jsonl");
-    super::create(&path).unwrap();
-    let mode = || fs::metadata(&path).unwrap().permissions().mode();
-    assert_eq!(mode() & 0o777, 0o600);
-    super::create(&path).unwrap();
-    fs::write(&path, "{}").unwrap();
-    assert!(super::create(&path).is_err());
-    assert_eq!(fs::read_to_string(&path).unwrap(), "{}");
 }

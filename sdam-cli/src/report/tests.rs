@@ -1,5 +1,4 @@
 use std::{
-    fs,
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
@@ -17,20 +16,14 @@ use sdam_core::{
 use sdam_events::facts::Bounds;
 
 use super::{
-    Arguments,
     events::{self, Kind},
     page::{self, Page},
-    run,
     timeline::{BandState, Lane, Row, Timeline},
     verdict::Verdict,
 };
-use crate::{
-    exit::Exit,
-    recording::{
-        Recording,
-        tests::{Client, WALL, failover, pass, simulation, unix},
-    },
-    testing::capture,
+use crate::recording::{
+    Recording,
+    tests::{Client, WALL, failover, pass, simulation, unix},
 };
 
 fn recording() -> Recording {
@@ -330,43 +323,6 @@ fn repeated_events_are_one_row_and_minor_ones_give_way_to_others() {
     assert!(page.contains("<td>999 in 5.0 ms") && page.contains("<td>2000 in 5.0 ms"));
     assert!(page.contains("events up to 1999 are left out"));
     assert!(!page.contains("<td>1000 in 5.0 ms"));
-}
-
-#[test]
-fn a_report_is_written_beside_its_recording_and_replaces_only_reports() {
-    let folder = tempfile::tempdir().unwrap();
-    let [input, page] = ["in.jsonl", "in.html"].map(|name| folder.path().join(name));
-    fs::write(&input, failover()).unwrap();
-    let mut arguments = Arguments { recording: input.clone(), ..Arguments::default() };
-    let report = |arguments: &Arguments| {
-        let (output, remarks, exit) =
-            capture(|console| run(arguments, console.output, console.remarks));
-        (exit.unwrap(), output, remarks)
-    };
-    for _ in 0..2 {
-        let (exit, output, remarks) = report(&arguments);
-        assert_eq!((exit, output.len()), (Exit::SUCCESS, 0), "{remarks}");
-        assert!(remarks.contains("in.html: No primary for "), "{remarks}");
-    }
-    let text = fs::read_to_string(&page).unwrap();
-    assert!(text.starts_with("<!DOCTYPE html>"));
-
-    arguments.output = Some(input.clone());
-    let (exit, _, remarks) = report(&arguments);
-    assert_eq!(exit, Exit::CONFIGURATION);
-    assert!(remarks.contains("in.jsonl exists and is not a report"), "{remarks}");
-    assert_eq!(fs::read(&input).unwrap(), failover());
-
-    arguments.output = Some("-".into());
-    let (exit, output, _) = report(&arguments);
-    assert_eq!((exit, output), (Exit::SUCCESS, text));
-
-    (arguments.output, arguments.force) = (Some(input.clone()), true);
-    assert_eq!(report(&arguments).0, Exit::SUCCESS);
-    arguments.output = None;
-    let (exit, _, remarks) = report(&arguments);
-    assert_eq!(exit, Exit::CONFIGURATION);
-    assert!(remarks.contains("in.jsonl: line 1 of the recording: "), "{remarks}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Stdio};
 
 use rustix::process::Signal;
 
-use crate::program::{Room, Running, room};
+use crate::program::{Room, Running, arguments, room};
 
 /// Starts the program, writes `input` to its standard input, and leaves the input open.
 fn start(room: &Room, words: &[&str], input: &str) -> Running {
@@ -67,10 +67,40 @@ fn a_line_without_end_does_not_fill_the_memory_of_a_server() {
 }
 
 #[test]
-fn only_its_owner_can_read_a_report() {
+fn a_report_is_written_beside_its_recording_and_replaces_only_reports() {
     let room = room();
-    let ended = room.run(&["report", "few.jsonl"]);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    let mode = fs::metadata(room.path().join("few.html")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    let read = |name: &str| fs::read(room.path().join(name)).unwrap();
+    let report = |words: &[&str]| room.run(&[&["report", "few.jsonl"], words].concat());
+    for _ in 0..2 {
+        let ended = report(&[]);
+        assert_eq!((ended.code, &*ended.output), (0, ""), "{ended:?}");
+        assert!(ended.remarks.starts_with("few.html: A primary was known"), "{ended:?}");
+    }
+    let page = read("few.html");
+    assert!(page.starts_with(b"<!DOCTYPE html>"));
+    assert_eq!(report(&["-o", "-"]).output.as_bytes(), page);
+    let recording = read("few.jsonl");
+    assert_eq!(report(&["-o", "few.jsonl"]).code, 3);
+    assert_eq!(read("few.jsonl"), recording);
+    assert_eq!(report(&["-o", "few.jsonl", "--force"]).code, 0);
+    assert_eq!(read("few.jsonl"), page);
+}
+
+#[test]
+fn only_its_owner_can_read_what_is_written_and_no_recording_is_overwritten() {
+    let room = room();
+    let watch = |name| {
+        let words = ["watch", "--once", "--record", name, "URI"];
+        room.run(&arguments(words[0], &words[1..].join(" "), "")).code
+    };
+    assert_eq!(watch("new.jsonl"), 0);
+    assert_eq!(room.run(&["report", "new.jsonl"]).code, 0);
+    for name in ["new.jsonl", "new.html"] {
+        let mode = fs::metadata(room.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    let recording = fs::read(room.path().join("new.jsonl")).unwrap();
+    assert_eq!(watch("new.jsonl"), 3);
+    assert_eq!(fs::read(room.path().join("new.jsonl")).unwrap(), recording);
+    assert_eq!(watch("empty"), 0, "an empty file may be used");
 }
