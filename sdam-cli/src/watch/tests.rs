@@ -1,7 +1,7 @@
 //! Complete runs of the program with simulated deployments on loopback.
 
 use std::{
-    fs, io,
+    io,
     sync::{
         Arc, Mutex,
         mpsc::{self, Receiver},
@@ -66,24 +66,21 @@ fn types(snapshot: &Value) -> Vec<&str> {
 const LONG: &str = "60";
 
 #[test]
-fn once_a_set_with_a_primary_is_writable() {
-    let set = Blueprint::replica_set(3).serve().unwrap();
-    let json = once(set.uri(), LONG, Exit::SUCCESS, "ReplicaSetWithPrimary", "writable");
-    let mut types = types(&json);
-    types.sort_unstable();
-    assert_eq!(types, ["RSPrimary", "RSSecondary", "RSSecondary"]);
-    assert!(json["servers"][0]["rttMs"].as_f64().unwrap() > 0.0);
-}
-
-#[test]
-fn once_other_deployments_are_writable_too() {
-    let check = |blueprint: Blueprint, topology_type: &str| {
+fn once_healthy_deployments_are_writable() {
+    let check = |blueprint: Blueprint, topology_type: &str, expected: &[&str]| {
         let server = blueprint.serve().unwrap();
-        once(server.uri(), LONG, Exit::SUCCESS, topology_type, "writable");
+        let json = once(server.uri(), LONG, Exit::SUCCESS, topology_type, "writable");
+        let mut types = types(&json);
+        types.sort_unstable();
+        assert_eq!(types, expected);
+        let is_timed = json["servers"][0]["rttMs"].as_f64() > Some(0.0);
+        assert_eq!(is_timed, topology_type != "LoadBalanced");
     };
-    check(Blueprint::standalone(), "Single");
-    check(Blueprint::sharded(2), "Sharded");
-    check(Blueprint::load_balanced(2), "LoadBalanced");
+    let members = ["RSPrimary", "RSSecondary", "RSSecondary"];
+    check(Blueprint::replica_set(3), "ReplicaSetWithPrimary", &members);
+    check(Blueprint::standalone(), "Single", &["Standalone"]);
+    check(Blueprint::sharded(2), "Sharded", &["Mongos"; 2]);
+    check(Blueprint::load_balanced(2), "LoadBalanced", &["LoadBalancer"]);
 }
 
 #[test]
@@ -140,16 +137,6 @@ fn once_with_a_wrong_set_name_it_is_neither_readable_nor_writable() {
     assert!(unfolded(&text).contains(reason), "{text}");
     let text = watch_until(&[&uri], "replicaSet=rs0");
     assert!(unfolded(&text).contains(reason), "{text}");
-}
-
-#[test]
-fn doubtful_options_cause_warnings() {
-    let set = Blueprint::replica_set(1).serve().unwrap();
-    let uri = format!("{}&heartbeatFrequencyMS=5", set.uri());
-    let (_, remarks, result) = watch(&["--once", &uri]);
-    assert_eq!(result.unwrap(), Exit::SUCCESS);
-    assert!(remarks.starts_with("warning: `heartbeatFrequencyMS` is `5`"), "{remarks}");
-    assert_eq!(remarks.lines().count(), 1);
 }
 
 /// An output that signals when the string `wanted` has been printed.
@@ -243,22 +230,6 @@ fn json_output_is_one_object_per_change() {
     assert!(snapshots.windows(2).all(|pair| pair[0] != pair[1]), "{text}");
 }
 
-#[test]
-fn a_recording_is_reproduced_unless_its_conclusions_were_changed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("failover.jsonl");
-    let (text, remarks, result) = watch(&["--demo", "--record", path.to_str().unwrap()]);
-    assert_eq!(result.unwrap(), Exit::SUCCESS, "{remarks}");
-    assert!(text.contains("step down"), "{text}");
-    let recording = fs::read_to_string(path).unwrap();
-    let defect = |text: &str| Recording::parse("in.jsonl", text.as_bytes()).unwrap().defect;
-    assert_eq!(defect(&recording), None);
-    // Change the last primary in the recording to a secondary.
-    let (before, after) = recording.rsplit_once("RSPrimary").unwrap();
-    let defect = defect(&format!("{before}RSSecondary{after}")).unwrap();
-    assert!(defect.contains("what follows is left out"), "{defect}");
-}
-
 #[cfg(feature = "tui")]
 #[test]
 fn the_full_screen_needs_a_terminal_that_is_free() {
@@ -292,8 +263,32 @@ fn wait_for(lines: &Receiver<String>, wanted: &[&str]) {
     while !is_wanted(&lines.recv_timeout(Duration::from_secs(60)).unwrap()) {}
 }
 
-/// Watches a real set until a failover has taken place.
-fn watch_failover(set: &RealSet, arguments: Arguments) {
+#[test]
+#[ignore = "deep: real servers"]
+fn a_real_failover_behind_an_srv_record_and_tls_is_shown_recorded_and_reproduced() {
+    let certificates = Arc::new(Certificates::create().unwrap());
+    let names = ["a", "b", "c"].map(|name| format!("{name}.sdam.example"));
+    let set = RealSet::builder(None).tls(ServerTls::new(&certificates));
+    let set = set.start(&names.each_ref().map(|name| MemberSpec::new().horizon(name)));
+    let Some(set) = or_skip(set).unwrap() else {
+        return;
+    };
+    let ports = set.members().map(|member| member.address().port());
+    let members: Vec<_> = ports.zip(&names).collect();
+    let service = "_mongodb._tcp.cluster.sdam.example";
+    let records = members.iter().map(|(port, name)| Record::srv(service, name, *port));
+    let Some(dns) = or_skip(Dns::start(records)).unwrap() else {
+        return;
+    };
+    let places = members.iter().map(|(port, name)| format!("{name}:{port}=127.0.0.1:{port}"));
+    let uri = "mongodb+srv://cluster.sdam.example/?heartbeatFrequencyMS=500";
+    let mut target = Target::new(&format!("{uri}&{}", certificates.options()));
+    target.dns = Some(dns.address());
+    target.translate = Some(places.collect::<Vec<_>>().join(",").parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("failover.jsonl");
+    let arguments = Arguments { target, record: Some(file.clone()), ..Arguments::default() };
+
     let (sender, lines) = mpsc::channel();
     let (interrupt, interrupted) = oneshot::channel();
     let program = thread::spawn(move || {
@@ -310,50 +305,6 @@ fn watch_failover(set: &RealSet, arguments: Arguments) {
     wait_for(&lines, &["no primary for ", "no gap noticed: "]);
     interrupt.send(()).unwrap();
     assert_eq!(program.join().unwrap().unwrap(), Exit::SUCCESS);
-}
-
-#[test]
-#[ignore = "deep: real servers"]
-fn a_failover_behind_an_srv_record_and_tls_is_shown() {
-    let certificates = Arc::new(Certificates::create().unwrap());
-    let member = |name| MemberSpec::new().horizon(&format!("{name}.sdam.example"));
-    let set = RealSet::builder(None).tls(ServerTls::new(&certificates));
-    let Some(set) = or_skip(set.start(&["a", "b", "c"].map(member))).unwrap() else {
-        return;
-    };
-    let members = set.members().zip(["a", "b", "c"]).map(|(member, name)| {
-        let port = member.address().port();
-        (format!("{name}.sdam.example"), port)
-    });
-    let members: Vec<_> = members.collect();
-    let service = "_mongodb._tcp.cluster.sdam.example";
-    let record = |(name, port): &(String, u16)| Record::srv(service, name, *port);
-    let Some(dns) = or_skip(Dns::start(members.iter().map(record))).unwrap() else {
-        return;
-    };
-    let place = |(name, port): &(String, u16)| format!("{name}:{port}=127.0.0.1:{port}");
-    let places: Vec<_> = members.iter().map(place).collect();
-    let mut target = Target::new(&format!(
-        "mongodb+srv://cluster.sdam.example/?heartbeatFrequencyMS=500&{}",
-        certificates.options(),
-    ));
-    target.dns = Some(dns.address());
-    target.translate = Some(places.join(",").parse().unwrap());
-    watch_failover(&set, Arguments { target, ..Arguments::default() });
-}
-
-#[test]
-#[ignore = "deep: real servers"]
-fn a_real_failover_is_recorded_and_reproduced() {
-    let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
-    let Some(set) = or_skip(RealSet::start(None, &members)).unwrap() else {
-        return;
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("failover.jsonl");
-    let target = Target::new(&format!("{}&heartbeatFrequencyMS=500", set.uri()));
-    let record = Some(file.clone());
-    watch_failover(&set, Arguments { target, record, ..Arguments::default() });
 
     let recording = Recording::open(&file).unwrap();
     assert_eq!(recording.defect, None);
