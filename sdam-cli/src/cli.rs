@@ -425,6 +425,7 @@ pub(crate) mod tests {
         #[cfg(feature = "export")]
         export: Export,
         doctor: Doctor,
+        explain: Explain,
         serve: Serve,
         watch: Watch,
     }

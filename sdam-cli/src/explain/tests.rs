@@ -2,22 +2,25 @@ use std::sync::LazyLock;
 
 use sdam_core::{
     ids::ServerId,
-    read_preference::{ReadMode, TagSet},
     server::{Rtt, ServerDescription, WireVersions},
 };
 
 use super::*;
 use crate::{
+    cli::tests::explain,
     terminal::{WIDTH, columns},
     testing::{block_on, capture, with_arbiter},
 };
 
 /// Returns the arguments for the deployment that `--demo` simulates. All of its members are in the
 /// latency window, however busy this machine is.
-fn demo() -> Arguments {
+fn demo(words: &str) -> Arguments {
     static SET: LazyLock<Served> = LazyLock::new(|| simulate().unwrap());
-    let uri = format!("{}&localThresholdMS=60000", SET.uri());
-    Arguments { target: Target::new(&uri), ..Arguments::default() }
+    of(&format!("{}&localThresholdMS=60000", SET.uri()), words)
+}
+
+fn of(uri: &str, words: &str) -> Arguments {
+    explain(&words.split_whitespace().chain([uri]).collect::<Vec<_>>())
 }
 
 /// Runs the program; returns the exit code, the output and the remarks.
@@ -29,10 +32,6 @@ fn select(arguments: &Arguments) -> (Exit, String, String) {
         assert!(fits, "{line}");
     }
     (exit.unwrap(), output, remarks)
-}
-
-fn tags(dc: &str, rack: &str) -> TagSet {
-    [("dc", dc), ("rack", rack)].into_iter().collect()
 }
 
 /// Returns for each server whether it was selected, its type and its verdict.
@@ -51,8 +50,7 @@ fn verdicts(output: &str) -> Vec<(bool, &str, &str)> {
 
 #[test]
 fn the_chosen_server_is_marked_and_the_others_are_explained() {
-    let writing = Arguments { write: true, ..demo() };
-    let (exit, output, remarks) = select(&writing);
+    let (exit, output, remarks) = select(&demo("--write"));
     assert_eq!((exit, &*remarks), (Exit::SUCCESS, ""));
     assert!(output.starts_with("write operation on ReplicaSetWithPrimary\n"), "{output}");
     assert_eq!(
@@ -70,30 +68,22 @@ fn the_chosen_server_is_marked_and_the_others_are_explained() {
 fn a_direct_connection_is_explained_by_what_its_server_does() {
     let set = with_arbiter().serve().unwrap();
     let primary = set.primary().unwrap().unwrap();
-    let direct = |member: u16, write, read| {
+    for (member, words, exit, expected) in [
+        (1 - primary.0, "--write", Exit::NO_SERVER, "refuses them as RSSecondary"),
+        (2, "", Exit::NO_SERVER, "refuses them as RSArbiter"),
+        (primary.0, "--read secondary", Exit::SUCCESS, "the read preference does not choose"),
+    ] {
         let (member, _) = &set.places()[usize::from(member)];
         let uri = format!("mongodb://{member}/?directConnection=true");
-        select(&Arguments { target: Target::new(&uri), write, read, ..Arguments::default() })
-    };
-    let (exit, output, _) = direct(1 - primary.0, true, None);
-    assert_eq!(exit, Exit::NO_SERVER, "{output}");
-    assert!(output.contains("refuses them as RSSecondary"), "{output}");
-    let (exit, output, _) = direct(2, false, None);
-    assert_eq!(exit, Exit::NO_SERVER, "{output}");
-    assert!(output.contains("refuses them as RSArbiter"), "{output}");
-    let (exit, output, _) = direct(primary.0, false, Some(ReadMode::Secondary));
-    assert_eq!(exit, Exit::SUCCESS, "{output}");
-    assert!(output.contains("the read preference does not choose"), "{output}");
+        let (ended, output, _) = select(&of(&uri, words));
+        assert_eq!(ended, exit, "{output}");
+        assert!(output.contains(expected), "{output}");
+    }
 }
 
 #[test]
 fn tag_sets_are_tried_in_order() {
-    let reading = Arguments {
-        read: Some(ReadMode::Nearest),
-        tags: vec![tags("moon", "1"), tags("la", "1")],
-        ..demo()
-    };
-    let (exit, output, _) = select(&reading);
+    let (exit, output, _) = select(&demo("--read nearest --tags dc:moon --tags dc:la,rack:1"));
     assert_eq!(exit, Exit::SUCCESS, "{output}");
     let verdicts = verdicts(&output);
     let chosen: Vec<_> = verdicts.iter().filter(|(chosen, ..)| *chosen).collect();
@@ -108,34 +98,23 @@ fn tag_sets_are_tried_in_order() {
 
 #[test]
 fn a_selection_without_matching_servers_is_explained_and_fails() {
-    let check = |arguments: &Arguments, exit: Exit, expected: &str| {
-        let (ended, output, remarks) = select(arguments);
+    let picky = "--tags dc:moon --timeout 0.001 --read";
+    for (arguments, exit, expected) in [
+        (demo(&format!("{picky} secondary")), Exit::NO_SERVER, "(serverSelectionTimeoutMS)"),
+        (demo(&format!("{picky} primary")), Exit::CONFIGURATION, "readPreferenceTags"),
+        (demo("--read secondary --max-staleness 10"), Exit::CONFIGURATION, "must be at least 90"),
+        (of("http://db", ""), Exit::CONFIGURATION, "error: "),
+    ] {
+        let (ended, output, remarks) = select(&arguments);
         assert_eq!(ended, exit, "{output}{remarks}");
         assert!(remarks.contains(expected), "{remarks}");
-    };
-    let picky = Arguments {
-        read: Some(ReadMode::Secondary),
-        tags: vec![tags("moon", "1")],
-        timeout: Some(Duration::from_millis(1)),
-        ..demo()
-    };
-    check(&picky, Exit::NO_SERVER, "(serverSelectionTimeoutMS)");
-    let primary = Arguments { read: Some(ReadMode::Primary), ..picky.clone() };
-    check(&primary, Exit::CONFIGURATION, "readPreferenceTags");
-    let hasty = Arguments {
-        read: Some(ReadMode::Secondary),
-        max_staleness: Some(Duration::from_secs(10)),
-        ..demo()
-    };
-    check(&hasty, Exit::CONFIGURATION, "must be at least 90");
-    let malformed = Arguments { target: Target::new("http://db"), ..Arguments::default() };
-    check(&malformed, Exit::CONFIGURATION, "error: ");
+    }
 }
 
 #[test]
 fn the_change_that_each_rejected_server_needs_is_shown() {
-    let changes = |arguments: &Arguments| -> Vec<String> {
-        let (_, output, remarks) = select(arguments);
+    let changes = |words: &str| -> Vec<String> {
+        let (_, output, remarks) = select(&demo(words));
         let text = format!("{output}{remarks}");
         let (_, changes) = text.split_once("what would include the others\n").unwrap();
         let changes = changes.lines().map(|line| line.split_once(": ").unwrap().1);
@@ -143,23 +122,14 @@ fn the_change_that_each_rejected_server_needs_is_shown() {
         changes.sort();
         changes
     };
-    let primary = Arguments { read: Some(ReadMode::Primary), ..demo() };
-    assert_eq!(changes(&primary), ["--read nearest"; 2]);
-    let tagged = Arguments { read: Some(ReadMode::Nearest), tags: vec![tags("la", "1")], ..demo() };
+    assert_eq!(changes("--read primary"), ["--read nearest"; 2]);
     let expected = ["--tags dc:ny,rack:1", "--tags dc:ny,rack:2"];
-    assert_eq!(changes(&tagged), expected);
-    let writing = Arguments { write: true, ..demo() };
+    assert_eq!(changes("--read nearest --tags dc:la,rack:1"), expected);
     let expected = "writes need it to be elected (rs.stepDown() at the primary)";
-    assert_eq!(changes(&writing), [expected; 2]);
-    // Any of the three members may be the primary, so the test does not know the primary's tags.
-    let nowhere = Arguments {
-        read: Some(ReadMode::Secondary),
-        tags: vec![tags("moon", "1")],
-        // Long enough to discover all members on a machine under load.
-        timeout: Some(Duration::from_secs(3)),
-        ..demo()
-    };
-    let found = changes(&nowhere);
+    assert_eq!(changes("--write"), [expected; 2]);
+    // Any of the three members may be the primary, so the test does not know the primary's tags. The
+    // time is long enough to discover all members on a machine under load.
+    let found = changes("--read secondary --tags dc:moon,rack:1 --timeout 3");
     assert_eq!(found.len(), 3, "{found:?}");
     let both = |change: &&String| change.starts_with("--read nearest, and --tags dc:");
     assert_eq!(found.iter().filter(both).count(), 1, "{found:?}");
@@ -194,7 +164,7 @@ fn several_changes_are_combined_and_arbiters_are_left_out() {
     check(mode(ReadMode::Secondary), &[("m1", nearest), ("m3", latency)]);
     let both = format!("{nearest}, and {latency}");
     check(mode(ReadMode::Primary), &[("m2", nearest), ("m3", &both)]);
-    let tagged = mode(ReadMode::Nearest).with_tag_sets(vec![tags("ny", "1")]);
+    let tagged = mode(ReadMode::Nearest).with_tag_sets(vec![tags("dc:ny").unwrap()]);
     let (any, both) = ("--tags ''", format!("--tags '', and {latency}"));
     check(tagged, &[("m1", any), ("m2", any), ("m3", &both)]);
 }
