@@ -21,15 +21,6 @@ use crate::output::lock;
 /// to a slow failover.
 const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0];
 
-/// The type of a metric. Each variant has the name of the type in the text format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
-#[strum(serialize_all = "snake_case")]
-pub(crate) enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
 /// A snapshot of metrics, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Page(pub(crate) BTreeMap<String, Metric>);
@@ -37,34 +28,13 @@ pub(crate) struct Page(pub(crate) BTreeMap<String, Metric>);
 /// A metric with its series.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Metric {
-    pub(crate) kind: Kind,
+    /// The type of the metric in the text format.
+    pub(crate) kind: &'static str,
     /// The description of the metric, in one sentence.
     help: String,
-    series: Vec<Series>,
-}
-
-/// The value of a metric for one combination of labels.
-#[derive(Clone, Debug, PartialEq)]
-struct Series {
-    /// The names and values of the labels.
-    labels: Vec<(String, String)>,
-    value: Value,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Value {
-    Number(f64),
-    Distribution(Distribution),
-}
-
-/// The values of a histogram.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Distribution {
-    /// The upper bounds of the buckets, in ascending order. Each bound is followed by the number of
-    /// measurements in its bucket, that is, those that exceed the previous bound but not this one.
-    buckets: Vec<(f64, u64)>,
-    count: u64,
-    sum: f64,
+    /// The lines of the text format. Each consists of the end of the metric's name, and of the labels
+    /// with the value.
+    lines: Vec<(&'static str, String)>,
 }
 
 impl Page {
@@ -72,7 +42,7 @@ impl Page {
     pub(crate) fn add(&mut self, other: Self) {
         for (name, metric) in other.0 {
             match self.0.get_mut(&name) {
-                Some(own) => own.series.extend(metric.series),
+                Some(own) => own.lines.extend(metric.lines),
                 None => drop(self.0.insert(name, metric)),
             }
         }
@@ -85,11 +55,8 @@ impl fmt::Display for Page {
         for (name, metric) in &self.0 {
             let help = metric.help.replace('\\', "\\\\").replace('\n', "\\n");
             writeln!(f, "# HELP {name} {help}\n# TYPE {name} {}", metric.kind)?;
-            for Series { labels, value } in &metric.series {
-                match value {
-                    Value::Number(value) => line(f, name, labels, None, value)?,
-                    Value::Distribution(own) => own.fmt(f, name, labels)?,
-                }
+            for (end, rest) in &metric.lines {
+                writeln!(f, "{name}{end}{rest}")?;
             }
             f.write_char('\n')?;
         }
@@ -97,41 +64,37 @@ impl fmt::Display for Page {
     }
 }
 
-impl Distribution {
-    fn fmt(
-        &self,
-        f: &mut fmt::Formatter<'_>,
-        name: &str,
-        labels: &[(String, String)],
-    ) -> fmt::Result {
-        let bucket = format!("{name}_bucket");
+impl Metric {
+    /// Adds the lines of the series with these labels.
+    fn add(&mut self, labels: &[String], cell: &Cell) {
+        let own = match cell {
+            Cell::Counter(count) => return self.line("", labels, &count.load(Ordering::Relaxed)),
+            Cell::Gauge(bits) => return self.line("", labels, &number(bits)),
+            Cell::Histogram(own) => lock(&own.0),
+        };
+        let with = |bound: &str| [labels, &[label("le", bound)]].concat();
         let mut below = 0;
-        for (bound, count) in &self.buckets {
+        for (bound, count) in &own.buckets {
             below += count;
-            line(f, &bucket, labels, Some(&bound.to_string()), &below)?;
+            self.line("_bucket", &with(&bound.to_string()), &below);
         }
-        line(f, &bucket, labels, Some("+Inf"), &self.count)?;
-        line(f, &format!("{name}_sum"), labels, None, &self.sum)?;
-        line(f, &format!("{name}_count"), labels, None, &self.count)
+        self.line("_bucket", &with("+Inf"), &own.count);
+        self.line("_sum", labels, &own.sum);
+        self.line("_count", labels, &own.count);
+    }
+
+    fn line(&mut self, end: &'static str, labels: &[String], value: &impl fmt::Display) {
+        let rest = match labels {
+            [] => format!(" {value}"),
+            labels => format!("{{{}}} {value}", labels.join(",")),
+        };
+        self.lines.push((end, rest));
     }
 }
 
-fn line(
-    f: &mut fmt::Formatter<'_>,
-    name: &str,
-    labels: &[(String, String)],
-    bound: Option<&str>,
-    value: &impl fmt::Display,
-) -> fmt::Result {
-    let labels = labels.iter().map(|(name, value)| {
-        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        format!("{name}=\"{value}\"")
-    });
-    let labels: Vec<_> = labels.chain(bound.map(|bound| format!("le=\"{bound}\""))).collect();
-    match &*labels {
-        [] => writeln!(f, "{name} {value}"),
-        labels => writeln!(f, "{name}{{{}}} {value}", labels.join(",")),
-    }
+fn label(name: &str, value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("{name}=\"{value}\"")
 }
 
 /// The metrics of one subject, such as a deployment.
@@ -141,12 +104,14 @@ fn line(
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// The labels that every series of this registry has.
-    labels: Vec<(String, String)>,
+    labels: Vec<String>,
     cells: Mutex<BTreeMap<Key, Cell>>,
     help: Mutex<BTreeMap<String, String>>,
 }
 
-#[derive(Clone, Debug)]
+/// The value of a series. Each variant has the name of its type in the text format.
+#[derive(Clone, Debug, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 enum Cell {
     Counter(Arc<AtomicU64>),
     /// A floating-point number, stored as its bits.
@@ -157,9 +122,19 @@ enum Cell {
 #[derive(Debug)]
 struct Measured(Mutex<Distribution>);
 
+/// The values of a histogram.
+#[derive(Debug)]
+struct Distribution {
+    /// The upper bounds of the buckets, in ascending order. Each bound is followed by the number of
+    /// measurements in its bucket, that is, those that exceed the previous bound but not this one.
+    buckets: Vec<(f64, u64)>,
+    count: u64,
+    sum: f64,
+}
+
 impl Registry {
     pub(crate) fn new(labels: &[(&str, String)]) -> Self {
-        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let labels = labels.iter().map(|(name, value)| label(name, value));
         Self { labels: labels.collect(), cells: Mutex::default(), help: Mutex::default() }
     }
 
@@ -173,21 +148,18 @@ impl Registry {
         let (cells, help) = (lock(&self.cells), lock(&self.help));
         let mut page = Page::default();
         for (key, cell) in &*cells {
-            let own = key.labels().map(|label| {
-                // Prometheus does not allow dots in label names.
-                (label.key().replace('.', "_"), label.value().to_owned())
-            });
-            let (kind, value) = cell.read();
-            if matches!(value, Value::Number(number) if number.is_nan()) {
+            if matches!(cell, Cell::Gauge(bits) if number(bits).is_nan()) {
                 continue;
             }
+            // Prometheus does not allow dots in label names.
+            let own = key.labels().map(|it| label(&it.key().replace('.', "_"), it.value()));
+            let labels: Vec<_> = self.labels.iter().cloned().chain(own).collect();
             let metric = page.0.entry(key.name().to_owned()).or_insert_with(|| Metric {
-                kind,
+                kind: cell.into(),
                 help: help.get(key.name()).cloned().unwrap_or_default(),
-                series: Vec::new(),
+                lines: Vec::new(),
             });
-            let labels = self.labels.iter().cloned().chain(own).collect();
-            metric.series.push(Series { labels, value });
+            metric.add(&labels, cell);
         }
         page
     }
@@ -201,18 +173,8 @@ impl Registry {
     }
 }
 
-impl Cell {
-    fn read(&self) -> (Kind, Value) {
-        match self {
-            Self::Counter(count) => {
-                (Kind::Counter, Value::Number(count.load(Ordering::Relaxed) as f64))
-            }
-            Self::Gauge(bits) => {
-                (Kind::Gauge, Value::Number(f64::from_bits(bits.load(Ordering::Relaxed))))
-            }
-            Self::Histogram(own) => (Kind::Histogram, Value::Distribution(lock(&own.0).clone())),
-        }
-    }
+fn number(bits: &AtomicU64) -> f64 {
+    f64::from_bits(bits.load(Ordering::Relaxed))
 }
 
 impl HistogramFn for Measured {
@@ -256,7 +218,7 @@ impl Recorder for Registry {
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
         let buckets = || BUCKETS.iter().copied().zip(iter::repeat(0)).collect();
-        let new = || Distribution { buckets: buckets(), ..Distribution::default() };
+        let new = || Distribution { buckets: buckets(), count: 0, sum: 0.0 };
         match self.cell(key, || Cell::Histogram(Arc::new(Measured(Mutex::new(new()))))) {
             Cell::Histogram(own) => Histogram::from_arc(own),
             _ => Histogram::noop(),
@@ -266,19 +228,24 @@ impl Recorder for Registry {
 
 #[cfg(test)]
 mod tests {
+    use metrics::{describe_gauge, gauge, histogram, with_local_recorder};
+
     use super::*;
 
-    fn page(kind: Kind, label: &str, value: Value) -> Page {
-        let labels = vec![("d".to_owned(), label.to_owned())];
-        let series = vec![Series { labels, value }];
-        let metric = Metric { kind, help: "A\nb.".to_owned(), series };
-        Page([("a".to_owned(), metric)].into())
+    fn page(label: &str, record: impl FnOnce()) -> Page {
+        let registry = Registry::new(&[("d", label.to_owned())]);
+        with_local_recorder(&registry, record);
+        registry.page()
     }
 
     #[test]
     fn series_of_several_pages_follow_one_description() {
-        let mut both = page(Kind::Gauge, "x", Value::Number(1.0));
-        both.add(page(Kind::Gauge, "y\"\\\n", Value::Number(-0.5)));
+        let gauge = |value: f64| {
+            describe_gauge!("a", "A\nb.");
+            gauge!("a").set(value);
+        };
+        let mut both = page("x", || gauge(1.0));
+        both.add(page("y\"\\\n", || gauge(-0.5)));
         assert_eq!(
             both.to_string(),
             "# HELP a A\\nb.\n# TYPE a gauge\na{d=\"x\"} 1\na{d=\"y\\\"\\\\\\n\"} -0.5\n\n"
@@ -287,14 +254,15 @@ mod tests {
 
     #[test]
     fn each_bucket_includes_those_below() {
-        let buckets = vec![(0.5, 1), (1.0, 3)];
-        let own = Distribution { buckets, count: 6, sum: 7.5 };
-        let page = page(Kind::Histogram, "x", Value::Distribution(own)).to_string();
-        let (_, lines) = page.split_once("histogram\n").unwrap();
-        assert_eq!(
-            lines,
-            "a_bucket{d=\"x\",le=\"0.5\"} 1\na_bucket{d=\"x\",le=\"1\"} 4\n\
-             a_bucket{d=\"x\",le=\"+Inf\"} 6\na_sum{d=\"x\"} 7.5\na_count{d=\"x\"} 6\n\n"
-        );
+        let values = [0.25, 0.75, 0.75, 80.0];
+        let page = page("x", || values.iter().for_each(|value| histogram!("a").record(*value)));
+        let page = page.to_string();
+        for line in [
+            "# TYPE a histogram\n",
+            "a_bucket{d=\"x\",le=\"0.5\"} 1\na_bucket{d=\"x\",le=\"1\"} 3\n",
+            "le=\"60\"} 3\na_bucket{d=\"x\",le=\"+Inf\"} 4\na_sum{d=\"x\"} 81.75\na_count{d=\"x\"} 4\n",
+        ] {
+            assert!(page.contains(line), "{page}");
+        }
     }
 }

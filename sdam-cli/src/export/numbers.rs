@@ -20,7 +20,7 @@ use sdam_events::{
 use sdam_select::staleness::lag;
 use sdam_transport::clock::Clock;
 
-use crate::page::{Kind, Page, Registry};
+use crate::page::{Page, Registry};
 
 /// The metric that tells whether the first checks of a deployment have ended. Until they have, the
 /// deployment has no other metrics.
@@ -128,7 +128,7 @@ impl Numbers {
         page.0.retain(|name, _| is_known || name == KNOWN);
         for name in SUMS {
             if let Some(mut metric) = page.0.remove(name) {
-                metric.kind = Kind::Counter;
+                metric.kind = "counter";
                 page.0.insert(format!("{name}_total"), metric);
             }
         }
