@@ -7,7 +7,7 @@
 use std::{
     fmt::{self, Write as _},
     fs::{self, File, OpenOptions},
-    io::{self, BufRead, Read},
+    io::{self, BufReader, Read},
     path::Path,
     time::{Duration, UNIX_EPOCH},
 };
@@ -85,8 +85,9 @@ impl Recording {
 
     /// Reads the first `limit` bytes of `source`. Each line is used as soon as it is read, so that
     /// an endless file that is no recording is refused at once.
-    fn read(name: String, source: impl BufRead, limit: u64) -> Result<Self, RecordingError> {
-        let mut source = Hashed { inner: source.take(limit), digest: Sha256::new() };
+    fn read(name: String, source: impl Read, limit: u64) -> Result<Self, RecordingError> {
+        let source = Hashed { inner: source.take(limit), digest: Sha256::new() };
+        let mut source = BufReader::new(source);
         let (mut events, mut lines) = (Vec::new(), Vec::new());
         let outcome = replay_to(&mut source, |line, event| {
             events.push(event.clone());
@@ -104,7 +105,7 @@ impl Recording {
             let line = divergence.line;
             let reason = "this version of sdam draws another conclusion from what was recorded";
             Some(format!("line {line} and what follows is left out: {reason}"))
-        } else if source.inner.limit() == 0 {
+        } else if source.get_ref().inner.limit() == 0 {
             Some(format!("it is longer than {limit} bytes, and the rest is left out"))
         } else {
             outcome.cut_off.map(|line| format!("the end of line {line}, the last one, is missing"))
@@ -120,7 +121,7 @@ impl Recording {
         for event in &events {
             event.time.into_iter().for_each(|time| walls.note(event.at, time));
         }
-        let digest = digits(&source.digest.finalize());
+        let digest = digits(&source.into_inner().digest.finalize());
         Ok(Self { name, options: outcome.options, events, lines, defect, digest, walls })
     }
 
@@ -196,25 +197,11 @@ struct Hashed<R> {
     digest: Sha256,
 }
 
-impl<R: BufRead> Read for Hashed<R> {
+impl<R: Read> Read for Hashed<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(bytes)?;
         self.digest.update(&bytes[..count]);
         Ok(count)
-    }
-}
-
-impl<R: BufRead> BufRead for Hashed<R> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.inner.fill_buf()
-    }
-
-    fn consume(&mut self, count: usize) {
-        // The buffer is filled, so this reads nothing and cannot fail.
-        if let Ok(buffer) = self.inner.fill_buf() {
-            self.digest.update(&buffer[..count.min(buffer.len())]);
-        }
-        self.inner.consume(count);
     }
 }
 
