@@ -46,21 +46,25 @@ use crate::{
     target::Target,
 };
 
-/// The text that the help shows after the options.
-const AFTER: &str = "\
-The first line of the output is the address. The pages:
+/// The pages, for the help and for the page `/`.
+const PAGES: &str = "\
+/metrics       metrics, in the text format of Prometheus
+/probe         the same of one deployment
+/topology      the description of the topology, as JSON
+/healthz       200 if the deployment can be written to, else 503 and the reason
+/healthz?read=MODE&tags=NAME:VALUE,...&maxLag=SECONDS
+               200 if it can be read with this read preference: primary,
+               primaryPreferred, secondary, secondaryPreferred or nearest;
+               from a server with these tags, which lags no more than this
+/primary       the address of the primary, or 503
+/member?server=HOST:PORT&is=ROLE
+               200 if this member is primary, secondary or readable, else 503
+               and the reason; for the health checks of HAProxy
+/-/healthy     200 while this program runs
+";
 
-  /metrics            metrics, in the text format of Prometheus
-  /topology           the description of the topology, as JSON
-  /healthz            200 if the deployment can be written to, else 503 and why
-  /healthz?read=MODE  200 if it can be read with this read preference; also
-                      &tags=NAME:VALUE,... and &maxLag=SECONDS
-  /primary            the address of the primary, or 503
-  /member?server=HOST:PORT&is=ROLE
-                      200 if this member has the role, else 503 and why
-  /probe              the metrics of one deployment
-  /-/healthy          200 while this program runs
-
+/// The text that the help shows after the pages.
+const AFTER: &str = "
 The role is primary, secondary, or readable: any server with data, also a mongos or a server outside
 any set. HOST:PORT is the member's name in the replica set. HAProxy asks for this page in its health
 checks, as in deploy/haproxy: clients then always reach the primary, or a member to read from.
@@ -100,11 +104,17 @@ Example:
   sdam export --listen 127.0.0.1:9216 \\
     'mongodb://127.0.0.1:27017/?replicaSet=rs0'";
 
+/// Returns the text that the help shows after the options.
+fn after_help() -> String {
+    let pages = PAGES.lines().map(|line| format!("  {line}\n")).collect::<String>();
+    format!("The first line of the output is the address. The pages:\n\n{pages}{AFTER}")
+}
+
 /// Serves metrics and the health of deployments over HTTP, until Ctrl-C.
 ///
 /// The primary of the replica set that --demo simulates steps down every 30 seconds.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-#[command(after_help = AFTER)]
+#[command(after_help = after_help())]
 #[non_exhaustive]
 pub struct Arguments {
     #[command(flatten)]
@@ -168,8 +178,8 @@ pub async fn run(
         Some(_) => writeln!(output, "http://{address} (simulated)"),
     }?;
     output.flush()?;
-    ready();
-    let interrupt = interrupt.inspect(|()| stopping());
+    notify(true);
+    let interrupt = interrupt.inspect(|()| notify(false));
     let remarks = RefCell::new(remarks);
     let remark = |words: &dyn Display| {
         // Ignore the error, because monitoring must continue even if remarks cannot be written.
@@ -253,23 +263,18 @@ impl Exporter {
     }
 }
 
-/// Tells the supervisor of this process, such as systemd (`Type=notify`), that clients are served. A
+/// Tells the supervisor of this process, such as systemd (`Type=notify`), that clients are served or,
+/// if `is_ready` is false, that the program will end once it has served its current clients. A
 /// supervisor sets the variable `NOTIFY_SOCKET`; without it, this does nothing.
-fn ready() {
+#[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "only systemd listens"))]
+fn notify(is_ready: bool) {
     #[cfg(target_os = "linux")]
-    notify(sd_notify::NotifyState::Ready);
-}
+    {
+        use sd_notify::NotifyState::{Ready, Stopping};
 
-/// Tells the supervisor that the program will end once it has served its current clients.
-fn stopping() {
-    #[cfg(target_os = "linux")]
-    notify(sd_notify::NotifyState::Stopping);
-}
-
-#[cfg(target_os = "linux")]
-fn notify(state: sd_notify::NotifyState<'_>) {
-    // Errors are ignored, because the supervisor notices that the notification is missing.
-    let _ = sd_notify::notify(&[state]);
+        // Errors are ignored, because the supervisor notices that the notification is missing.
+        let _ = sd_notify::notify(&[if is_ready { Ready } else { Stopping }]);
+    }
 }
 
 /// Calls `act` at the end of each `period`, forever.

@@ -12,24 +12,11 @@ use sdam_core::{
 };
 use sdam_select::{criteria::Criteria, explain::explain, settings::Settings, staleness::lag};
 
-use super::fleet::{Exported, Fleet};
+use super::{
+    PAGES,
+    fleet::{Exported, Fleet},
+};
 use crate::{cli::seconds, http, json, page::Page, terminal::json_line};
-
-const INDEX: &str = "\
-/metrics       metrics, in the text format of Prometheus
-/probe         the same of one deployment
-/topology      the description of the topology, as JSON
-/healthz       200 if the deployment can be written to, else 503 and the reason
-/healthz?read=MODE&tags=NAME:VALUE,...&maxLag=SECONDS
-               200 if it can be read with this read preference: primary,
-               primaryPreferred, secondary, secondaryPreferred or nearest;
-               from a server with these tags, which lags no more than this
-/primary       the address of the primary, or 503
-/member?server=HOST:PORT&is=ROLE
-               200 if this member is primary, secondary or readable, else 503
-               and the reason; for the health checks of HAProxy
-/-/healthy     200 while this program runs
-";
 
 /// The status and text of the answer to an invalid request.
 struct Refusal(StatusCode, String);
@@ -37,7 +24,7 @@ struct Refusal(StatusCode, String);
 /// Returns the requested page.
 pub(super) fn answer(fleet: &Fleet, request: &Parts) -> Response<String> {
     let page = match request.uri.path() {
-        "/" => others(request, &[]).map(|()| http::text(StatusCode::OK, INDEX)),
+        "/" => others(request, &[]).map(|()| http::text(StatusCode::OK, PAGES)),
         http::HEALTHY => others(request, &[]).map(|()| http::text(StatusCode::OK, "ok\n")),
         "/metrics" => others(request, &[]).map(|()| metrics(&fleet.metrics())),
         "/probe" => requested(fleet, request, &["target"]).map(|it| metrics(&it.metrics())),
