@@ -17,12 +17,12 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use sdam::Runtime;
-use sdam_sim::{Blueprint, Served};
+use sdam_sim::Blueprint;
 
 use self::{finding::Check, observation::Observation};
 use crate::{
     cli::some_seconds,
-    exit::{Exit, Failure},
+    exit::Exit,
     output::Console,
     target::{Target, redact},
     terminal::{Palette, Tone},
@@ -157,7 +157,9 @@ pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     mut console: Console<O, R>,
 ) -> io::Result<Exit> {
-    match prepare(arguments) {
+    let prepared = arguments.target.deployment(|| Blueprint::replica_set(3).serve());
+    let prepared = prepared.and_then(|(uri, set)| Ok((uri, arguments.target.runtime()?, set)));
+    match prepared {
         Ok((uri, runtime, simulated)) => {
             if simulated.is_some() && !arguments.json {
                 let words = Target::simulation(&uri);
@@ -168,12 +170,6 @@ pub async fn run<O: Write, R: Write>(
         }
         Err(failure) => failure.report(&mut console.remarks),
     }
-}
-
-/// Returns the connection string, the runtime, and the simulated deployment if one was requested.
-fn prepare(arguments: &Arguments) -> Result<(String, Runtime, Option<Served>), Failure> {
-    let (uri, simulated) = arguments.target.deployment(|| Blueprint::replica_set(3).serve())?;
-    Ok((uri, arguments.target.runtime()?, simulated))
 }
 
 /// Checks the deployment at `uri` using `runtime`, and prints the findings.

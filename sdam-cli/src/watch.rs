@@ -186,7 +186,7 @@ impl Session {
         let runtime = arguments.target.runtime()?;
         let Some(uri) = arguments.target.uri()? else {
             let demonstration = Demonstration::start(arguments.pause).map_err(Failure::other)?;
-            let mut options = Options::parse(demonstration.uri()).map_err(Failure::config)?;
+            let mut options = Options::parse(demonstration.set.uri()).map_err(Failure::config)?;
             // Use a single seed, so that the demonstration shows the discovery of the other
             // members.
             options.seeds.truncate(1);
@@ -216,7 +216,7 @@ impl Session {
         }
         if let Some(demonstration) = &self.demonstration {
             // This cannot fail, because the receiver still exists.
-            let _ = notes.unbounded_send(Target::simulation(demonstration.uri()));
+            let _ = notes.unbounded_send(Target::simulation(demonstration.set.uri()));
         }
         let demonstrate = or_never(self.demonstration.as_ref().map(|it| it.run(&topology, notes)));
         let mut remarks = console.remarks;
@@ -348,11 +348,6 @@ impl Demonstration {
         timing.hand_over = HAND_OVER;
         let set = Blueprint::replica_set(3).timing(timing).serve()?;
         Ok(Self { set, pause })
-    }
-
-    /// Returns the connection string of the set.
-    fn uri(&self) -> &str {
-        self.set.uri()
     }
 
     /// Steps the primary down and waits until `topology` knows the new one. Sends a note about each

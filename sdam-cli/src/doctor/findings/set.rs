@@ -175,11 +175,12 @@ fn direct(host: &Host, hello: &Hello) -> Option<Finding> {
 
 /// Checks that the members call themselves by the same names as the connection string does.
 fn names(hosts: &[Host]) -> Option<Finding> {
-    let exchanged = hosts.iter().find_map(|host| {
-        let me = greeted(host)?.1.me.as_ref()?;
-        let is_other = *me != host.address && hosts.iter().any(|other| other.address == *me);
-        (host.place.is_some() && is_other).then_some((host, me))
-    });
+    let renamed = || {
+        let named = hosts.iter().filter_map(|host| Some((host, greeted(host)?.1.me.as_ref()?)));
+        named.filter(|(host, me)| **me != host.address)
+    };
+    let of = |me: &ServerAddress| hosts.iter().find(|own| own.address == *me);
+    let exchanged = renamed().find(|(host, me)| host.place.is_some() && of(me).is_some());
     if let Some((host, me)) = exchanged {
         let title = format!("the server calls itself {me}, which is another member");
         let finding = Finding::fail(Check::TopoMembers, title);
@@ -188,15 +189,9 @@ fn names(hosts: &[Host]) -> Option<Finding> {
         let place = place.as_ref().map(ToString::to_string);
         return Some(finding.about(address).evidence("place", place).remedy(remedy));
     }
-    let differs = hosts.iter().find_map(|host| {
-        let (_, hello) = greeted(host)?;
-        let me = hello.me.as_ref()?;
-        // A name that does not lead there has a finding of its own, with other remedies.
-        let mut others = hosts.iter();
-        let leads_there = others.any(|own| own.address == *me && own.greeting.is_some());
-        (*me != host.address && leads_there).then_some((host, me))
-    });
-    if let Some((host, me)) = differs {
+    // A name that does not lead there has a finding of its own, with other remedies.
+    let leads_there = |me| of(me).is_some_and(|own| own.greeting.is_some());
+    if let Some((host, me)) = renamed().find(|(_, me)| leads_there(me)) {
         let title = format!("the server calls itself {me}; clients go on with that name");
         let finding = Finding::new(Check::TopoMembers, Status::Info, title);
         let remedy = format!("use {me} in the connection string");

@@ -83,7 +83,7 @@ pub(super) fn line(area: Rect, number: u16) -> Rect {
 
 /// Writes frames to a terminal.
 pub(super) struct Painter<B> {
-    backend: B,
+    pub(super) backend: B,
     /// The contents of the terminal; `None` if they are unknown, as before the first frame.
     shown: Option<Buffer>,
 }
@@ -91,16 +91,6 @@ pub(super) struct Painter<B> {
 impl<B: Backend> Painter<B> {
     pub(super) fn new(backend: B) -> Self {
         Self { backend, shown: None }
-    }
-
-    #[cfg(test)]
-    pub(super) fn backend(&self) -> &B {
-        &self.backend
-    }
-
-    #[cfg(test)]
-    pub(super) fn backend_mut(&mut self) -> &mut B {
-        &mut self.backend
     }
 
     /// Makes the next frame redraw everything.

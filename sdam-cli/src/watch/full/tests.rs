@@ -45,7 +45,7 @@ fn paint(
 }
 
 fn shown(painter: &Painter<TestBackend>) -> String {
-    let buffer = painter.backend().buffer();
+    let buffer = painter.backend.buffer();
     let lines = buffer.content.chunks(usize::from(buffer.area.width).max(1));
     let lines = lines.map(|cells| {
         let mut line = String::new();
@@ -78,7 +78,7 @@ fn a_storm_of_sizes_is_survived_and_no_line_is_too_wide() {
     let sizes = [0, 1, 2, 7, 8, 39, 40, 41, 60, 79, 80, 100, 120, 150, 300];
     for width in sizes {
         for height in sizes {
-            painter.backend_mut().resize(width, height);
+            painter.backend.resize(width, height);
             for state in [&state(), &details, &help] {
                 paint(&mut painter, &script, state, Glyphs::Unicode);
                 for line in shown(&painter).lines() {
