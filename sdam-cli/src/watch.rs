@@ -13,7 +13,6 @@ mod tape;
 pub(crate) use self::model::tests as script;
 #[cfg(test)]
 mod tests;
-mod verdict;
 mod view;
 
 use std::{
@@ -46,7 +45,7 @@ use sdam_select::criteria::Criteria;
 use sdam_sim::{Blueprint, Served, serve::ServeError, timing::Timing};
 
 pub(crate) use self::screen::changed_fields;
-pub use self::verdict::{Access, is_known};
+pub use self::view::{Access, is_known};
 use self::{
     model::Model,
     tape::{Recorded, Tape},
@@ -285,7 +284,7 @@ async fn once<O: Write, R: Write>(
     };
     let description = Arc::clone(topology.snapshot().description());
     if known.is_none() {
-        view.warn(&verdict::missing(&description))?;
+        view.warn(&view::missing(&description))?;
     }
     view.snapshot(&description)
 }

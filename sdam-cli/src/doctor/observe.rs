@@ -1,7 +1,6 @@
 //! Observes a deployment by looking up names, connecting, reading replies and logging in, without
 //! judging the results.
 
-mod host;
 mod line;
 
 use std::{

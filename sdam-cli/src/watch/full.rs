@@ -10,7 +10,6 @@ mod state;
 mod terminal;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::{
     env,
@@ -34,11 +33,10 @@ use sdam_transport::system::wall;
 use tokio::time::{self, sleep_until};
 
 use self::{
-    canvas::{Canvas, Painter},
+    canvas::{Canvas, Glyphs, Painter, bytes},
     frame::{Scene, ordered},
     state::{Action, State},
     terminal::{Signal, Terminal},
-    text::{Glyphs, bytes},
 };
 use super::{Setup, model::Model, tape::Recorded};
 use crate::{exit::Exit, terminal::Tone, time::Walls};

@@ -31,7 +31,7 @@ use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings, 
 #[cfg(feature = "tui")]
 pub(crate) use self::server::{Column, Probe};
 pub(crate) use self::server::{Mode, Server, brief};
-use super::{screen, verdict::Access};
+use super::{screen, view::Access};
 use crate::terminal::Tone;
 
 /// The time for which a secondary may lack a known write before it counts as lagging. Without this

@@ -9,7 +9,7 @@ use sdam_core::{
 };
 use sdam_events::facts::{Fact, Failover};
 
-use super::verdict::Access;
+use super::view::Access;
 use crate::{
     terminal::{Palette, Tone, WIDTH, columns, wrap},
     time,

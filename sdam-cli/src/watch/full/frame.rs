@@ -19,9 +19,8 @@ use self::table::Row;
 pub(super) use self::table::ordered;
 use super::{
     super::model::Model,
-    canvas::{Canvas, line},
+    canvas::{Canvas, line, width},
     state::State,
-    text::width,
 };
 use crate::{
     terminal::{Tone, wrap_to},

@@ -53,7 +53,7 @@ fn shown(painter: &Painter<TestBackend>) -> String {
         for cell in cells {
             if hidden == 0 {
                 line.push_str(cell.symbol());
-                hidden = text::width(cell.symbol());
+                hidden = canvas::width(cell.symbol());
             }
             hidden = hidden.saturating_sub(1);
         }
@@ -82,7 +82,7 @@ fn a_storm_of_sizes_is_survived_and_no_line_is_too_wide() {
             for state in [&state(), &details, &help] {
                 paint(&mut painter, &script, state, Glyphs::Unicode);
                 for line in shown(&painter).lines() {
-                    assert!(text::width(line) <= usize::from(width), "{width} {line}");
+                    assert!(canvas::width(line) <= usize::from(width), "{width} {line}");
                 }
             }
         }

@@ -13,7 +13,7 @@ use sdam_events::facts::Loss;
 use super::{
     super::{
         super::model::{Run, Server, brief},
-        text::{age, running},
+        canvas::{age, running},
     },
     View, table,
 };

@@ -6,8 +6,7 @@ use sdam_select::explain::Verdict;
 use super::{
     super::{
         super::model::{Mode, Model, Server, state},
-        canvas::{Canvas, line},
-        text::{age, millis, width, wrap},
+        canvas::{Canvas, age, line, millis, width, wrap},
     },
     View,
     head::term_of,

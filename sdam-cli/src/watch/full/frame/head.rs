@@ -7,8 +7,7 @@ use sdam_select::explain::Explanation;
 use super::{
     super::{
         super::model::brief_type,
-        canvas::{Canvas, line},
-        text::{age, width, wrap},
+        canvas::{Canvas, age, line, width, wrap},
     },
     View,
     alerts::Alert,

@@ -13,8 +13,7 @@ use super::{
             model::{Column as Spark, Probe, Server, state},
             screen::tone_of,
         },
-        canvas::{Canvas, line},
-        text::{age, millis, width},
+        canvas::{Canvas, age, line, millis, width},
     },
     View, WIDE, rest, short,
 };
