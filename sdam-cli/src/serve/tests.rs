@@ -140,27 +140,22 @@ fn each_wrong_line_is_named_with_a_suggestion_or_the_syntax() {
         let text = format!("heal\n{line}\n\n{line}\n");
         let mut remarks = Vec::new();
         let exit = parse(&text).unwrap_err().report(&mut remarks).unwrap();
-        assert_eq!(exit, crate::exit::Exit::CONFIGURATION);
+        assert_eq!(exit, Exit::CONFIGURATION);
         let expected =
             format!("error: faults.txt:2: {expected}\nerror: faults.txt:4: {expected}\n");
         assert_eq!(String::from_utf8(remarks).unwrap(), expected);
     };
-    check("kil primary", "`kil` is not an action: did you mean `kill`?");
-    check("1s restrat 0", "`restrat` is not an action: did you mean `restart`?");
-    check(
-        "5s net blackhol 1",
-        "`blackhol` is not a fault of the network: did you mean `blackhole`?",
-    );
-    check("kill primay", "`primay` is not MEMBER: did you mean `primary`?");
-    check("slep 5", "`slep` is not an action: did you mean `sleep`?");
-    check(
-        "reconfig 0 prioriti=1",
-        "`prioriti=1` is not a setting of a member: did you mean `priority`?",
-    );
-    check(
-        "failpoint 0 comands=hello",
-        "`comands=hello` is not a setting of a fail point: did you mean `commands`?",
-    );
+    for (line, wrong, kind, right) in [
+        ("kil primary", "kil", "an action", "kill"),
+        ("1s restrat 0", "restrat", "an action", "restart"),
+        ("5s net blackhol 1", "blackhol", "a fault of the network", "blackhole"),
+        ("kill primay", "primay", "MEMBER", "primary"),
+        ("slep 5", "slep", "an action", "sleep"),
+        ("reconfig 0 prioriti=1", "prioriti=1", "a setting of a member", "priority"),
+        ("failpoint 0 comands=hello", "comands=hello", "a setting of a fail point", "commands"),
+    ] {
+        check(line, &format!("`{wrong}` is not {kind}: did you mean `{right}`?"));
+    }
     check("kill", "MEMBER is missing; write it as `kill MEMBER`");
     check("sleep long", "`long` is no time: it needs a number of seconds, for example 2.5");
     check("5s # later", "the step is missing; write a line as `1.5s kill primary`");
