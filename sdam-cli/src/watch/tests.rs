@@ -1,11 +1,9 @@
 //! Complete runs of the program with simulated deployments on loopback.
 
 use std::{
+    cell::RefCell,
     io,
-    sync::{
-        Arc, Mutex,
-        mpsc::{self, Receiver},
-    },
+    sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
@@ -139,44 +137,35 @@ fn once_with_a_wrong_set_name_it_is_neither_readable_nor_writable() {
     assert!(unfolded(&text).contains(reason), "{text}");
 }
 
-/// An output that signals when the string `wanted` has been printed.
-#[derive(Debug)]
-struct Listening {
-    text: Arc<Mutex<String>>,
-    wanted: &'static str,
-    heard: Option<oneshot::Sender<()>>,
-}
-
-impl Write for Listening {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut text = self.text.lock().unwrap();
-        text.push_str(std::str::from_utf8(bytes).unwrap());
-        if text.contains(self.wanted)
-            && let Some(heard) = self.heard.take()
-        {
-            heard.send(()).unwrap();
+/// Runs the program while `task` waits for lines of its output, each of which contains one of the
+/// given texts. Returns all of the output.
+fn watch_while(arguments: Arguments, task: impl FnOnce(&dyn Fn(&[&str]))) -> String {
+    let (sender, lines) = mpsc::channel();
+    let (interrupt, interrupted) = oneshot::channel();
+    let program = thread::spawn(move || {
+        let output = Lines::new(sender);
+        let console = Console { output, remarks: io::stderr(), palette: Palette::Plain };
+        block_on(run(&arguments, console, interrupted.map(Result::unwrap)))
+    });
+    let text = RefCell::new(String::new());
+    task(&|wanted| {
+        let is_wanted = |line: &str| wanted.iter().any(|wanted| line.contains(wanted));
+        loop {
+            let line = lines.recv_timeout(Duration::from_secs(60)).unwrap() + "\n";
+            *text.borrow_mut() += &line;
+            if is_wanted(&line) {
+                return;
+            }
         }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    });
+    interrupt.send(()).unwrap();
+    assert_eq!(program.join().unwrap().unwrap(), Exit::SUCCESS);
+    text.into_inner() + &lines.iter().map(|line| line + "\n").collect::<String>()
 }
 
 /// Runs the program until it has printed `wanted`.
-fn watch_until(line: &[&str], wanted: &'static str) -> String {
-    let (heard, printed) = oneshot::channel();
-    let text = Arc::default();
-    let console = Console {
-        output: Listening { text: Arc::clone(&text), wanted, heard: Some(heard) },
-        remarks: Vec::new(),
-        palette: Palette::Plain,
-    };
-    let interrupt = printed.map(Result::unwrap);
-    let result = block_on(run(&arguments(line), console, interrupt));
-    assert_eq!(result.unwrap(), Exit::SUCCESS);
-    text.lock().unwrap().clone()
+fn watch_until(line: &[&str], wanted: &str) -> String {
+    watch_while(arguments(line), |wait_for| wait_for(&[wanted]))
 }
 
 #[test]
@@ -258,11 +247,6 @@ fn the_full_screen_needs_a_terminal_that_is_free() {
     check(&[], &|arguments| arguments.log = log(to_file), true);
 }
 
-fn wait_for(lines: &Receiver<String>, wanted: &[&str]) {
-    let is_wanted = |line: &String| wanted.iter().any(|wanted| line.contains(wanted));
-    while !is_wanted(&lines.recv_timeout(Duration::from_secs(60)).unwrap()) {}
-}
-
 #[test]
 #[ignore = "deep: real servers"]
 fn a_real_failover_behind_an_srv_record_and_tls_is_shown_recorded_and_reproduced() {
@@ -289,23 +273,13 @@ fn a_real_failover_behind_an_srv_record_and_tls_is_shown_recorded_and_reproduced
     let file = folder.path().join("failover.jsonl");
     let arguments = Arguments { target, record: Some(file.clone()), ..Arguments::default() };
 
-    let (sender, lines) = mpsc::channel();
-    let (interrupt, interrupted) = oneshot::channel();
-    let program = thread::spawn(move || {
-        let console =
-            Console { output: Lines::new(sender), remarks: io::stderr(), palette: Palette::Plain };
-        let interrupted = async {
-            let _ = interrupted.await;
-        };
-        block_on(run(&arguments, console, interrupted))
+    watch_while(arguments, |wait_for| {
+        wait_for(&["ReplicaSetWithPrimary"]);
+        set.step_down().unwrap();
+        // If the new primary becomes known before the loss of the old one, the client notices no
+        // gap.
+        wait_for(&["no primary for ", "no gap noticed: "]);
     });
-    wait_for(&lines, &["ReplicaSetWithPrimary"]);
-    set.step_down().unwrap();
-    // If the new primary becomes known before the loss of the old one, the client notices no gap.
-    wait_for(&lines, &["no primary for ", "no gap noticed: "]);
-    interrupt.send(()).unwrap();
-    assert_eq!(program.join().unwrap().unwrap(), Exit::SUCCESS);
-
     let recording = Recording::open(&file).unwrap();
     assert_eq!(recording.defect, None);
     let primaries = recording.events.iter().filter_map(|event| match &event.kind {
