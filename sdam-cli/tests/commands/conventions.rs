@@ -1,13 +1,14 @@
-//! Checks what CONTRIBUTING.md says of the program, for all subcommands.
+//! Checks what CONTRIBUTING.md says of the program, for all subcommands; and that completions and
+//! manual pages contain every subcommand and every option.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::{
     definition, each,
-    program::{Running, arguments, room},
+    program::{Room, Running, arguments, room},
     refusals::options,
     table::{CASES, KILLED},
 };
@@ -81,5 +82,55 @@ fn a_program_that_goes_on_ends_with_0_at_a_signal_and_any_other_is_killed() {
             let goes_on = goes_on && !text.split(' ').any(|word| word == "--once");
             assert_eq!(*codes, if goes_on { [0; 2] } else { KILLED }, "{} {text}", case.name);
         }
+    }
+}
+
+#[test]
+fn completions_have_every_subcommand_and_every_option() {
+    let room = Room::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let ended = room.run(&["completions", shell]);
+        assert_eq!((ended.code, &*ended.remarks), (0, ""));
+        for case in CASES {
+            assert!(ended.output.contains(case.name), "{shell} {}", case.name);
+            for (_, option) in options(&definition(case.name)) {
+                // Completions for fish contain options without their dashes.
+                let has = [format!("--{option}"), format!("-l {option}")]
+                    .iter()
+                    .any(|option| ended.output.contains(option));
+                assert!(has, "{shell} {} --{option}", case.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_shell_takes_the_completions() {
+    let room = Room::new();
+    let script = "eval \"$(sdam completions bash)\"; COMP_WORDS=(sdam watch --rec); COMP_CWORD=2; \
+                  _sdam sdam --rec watch; echo \"${COMPREPLY[@]}\"";
+    let ended = Running::start(room.command("bash").args(["--norc", "-c", script])).end();
+    assert_eq!((ended.code, &*ended.output, &*ended.remarks), (0, "--record\n", ""));
+}
+
+#[test]
+fn manual_pages_have_every_option_and_the_example_as_printed() {
+    let room = Room::new();
+    let ended = room.run(&["man", "--dir", "new/man1"]);
+    assert_eq!((ended.code, &*ended.text()), (0, ""));
+    let read = |name: &str| fs::read_to_string(room.path().join("new/man1").join(name)).unwrap();
+    let program = read("sdam.1");
+    assert_eq!(room.run(&["man"]).output, program);
+    for case in CASES {
+        let page = read(&format!("sdam-{}.1", case.name));
+        assert_eq!(room.run(&["man", case.name]).output, page);
+        assert!(program.contains(&format!("sdam\\-{}(1)", case.name)), "{program}");
+        for (_, option) in options(&definition(case.name)) {
+            let option = format!("\\-\\-{}", option.replace('-', "\\-"));
+            assert!(page.contains(&option), "{} {option}", case.name);
+        }
+        let (_, example) = page.rsplit_once("Example").unwrap();
+        assert!(example.contains(".nf\n\\&"), "{example}");
+        assert!(example.contains(&format!("sdam {}", case.name)), "{example}");
     }
 }

@@ -7,7 +7,6 @@
 
 mod conventions;
 mod demo;
-mod pages;
 mod program;
 mod refusals;
 mod streams;
