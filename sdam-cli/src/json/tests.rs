@@ -106,16 +106,3 @@ fn topologies_have_their_max_election_and_incompatibility() {
     let error = actual["compatibilityError"].as_str().unwrap();
     assert!(error.contains("900"), "{error}");
 }
-
-#[test]
-fn a_load_balancer_has_no_fields_of_a_reply() {
-    let mut balancer = ServerDescription::unknown(ServerId::from_u64(1), address("lb:1"));
-    balancer.server_type = ServerType::LoadBalancer;
-    let topology = TopologyDescription::new(TopologyType::LoadBalanced, [balancer]);
-    let actual = snapshot(&topology);
-    let server = &actual["servers"][0];
-    assert_eq!(server["type"], "LoadBalancer");
-    for key in ["rttMs", "minRttMs", "minWireVersion", "maxWireVersion"] {
-        assert_eq!(server.get(key), Some(&Value::Null), "{key}");
-    }
-}

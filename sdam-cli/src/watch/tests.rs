@@ -71,8 +71,13 @@ fn once_healthy_deployments_are_writable() {
         let mut types = types(&json);
         types.sort_unstable();
         assert_eq!(types, expected);
-        let is_timed = json["servers"][0]["rttMs"].as_f64() > Some(0.0);
-        assert_eq!(is_timed, topology_type != "LoadBalanced");
+        // A load balancer is never checked.
+        let server = &json["servers"][0];
+        let has_replied = server["rttMs"].as_f64() > Some(0.0);
+        for key in ["rttMs", "minRttMs", "minWireVersion", "maxWireVersion"] {
+            assert_eq!(server[key].is_number(), has_replied, "{key}");
+        }
+        assert_eq!(has_replied, topology_type != "LoadBalanced");
     };
     let members = ["RSPrimary", "RSSecondary", "RSSecondary"];
     check(Blueprint::replica_set(3), "ReplicaSetWithPrimary", &members);
