@@ -184,7 +184,7 @@ fn invalid_requests_are_refused_with_the_remedy() {
         ("/member?server=a:1&role=primary", 400, "the parameter is is missing"),
         ("/member?server=a:1&is=primary&if=x", 400, "there is no parameter if"),
         ("/member?server=a:1&is=primary&target=x", 404, "no deployment of --targets has this name"),
-        ("/member?server=a:1&is=primary", 404, "name it as the replica set does: 127.0.0.1:"),
+        ("/member?server=a%3A1&is=primary", 404, "a:1 is no member; name it as the replica set"),
     ] {
         let (found, line) = program.get(target);
         assert_eq!(found, status, "{target}: {line}");

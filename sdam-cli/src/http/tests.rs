@@ -13,7 +13,7 @@ use super::*;
 /// The path of a page that waits until the test notifies it.
 const SLOW: &str = "/slow";
 
-/// Calls `client` with the address of a server whose pages show the requested path and parameters.
+/// Calls `client` with the address of a server whose pages show the requested path.
 /// The clock is virtual, and advances whenever all tasks are waiting.
 fn with_server<T>(client: impl AsyncFnOnce(SocketAddr) -> T) -> T {
     with(true, &Notify::new(), client)
@@ -32,8 +32,7 @@ fn with<T>(is_paused: bool, slow: &Notify, client: impl AsyncFnOnce(SocketAddr) 
             if request.uri.path() == SLOW {
                 slow.notified().await;
             }
-            let query: Vec<_> = parameters(request).collect();
-            text(StatusCode::OK, format!("{} {query:?}", request.uri.path()))
+            text(StatusCode::OK, request.uri.path())
         };
         let (stop, stopped) = oneshot::channel();
         let served = serve(listener, page, async {
@@ -76,21 +75,6 @@ fn check(parts: &[&[u8]], status: &str, body: &str) {
 }
 
 #[test]
-fn requests_are_read_in_both_forms_and_in_pieces() {
-    let check = |line: &str, body: &str| {
-        let head = format!("{line}\r\nAccept: */*\r\nHost: h\r\n\r\n");
-        check(&head.as_bytes().chunks(1).collect::<Vec<_>>(), "200 OK", body);
-    };
-    check("GET / HTTP/1.1", "/ []");
-    check("HEAD /a/b? HTTP/1.1", "");
-    check("OPTIONS /a HTTP/1.1", "/a []");
-    let query = r#"/a [("b", "c"), ("d", ""), ("e", "=")]"#;
-    check("GET /a?b=c&&d&e== HTTP/1.1", query);
-    check("GET http://h:1/a?b=c HTTP/1.1", r#"/a [("b", "c")]"#);
-    check("GET http://h HTTP/1.1", "/ []");
-}
-
-#[test]
 fn a_post_is_refused_after_its_body_was_read() {
     let body = [b'x'; 4096];
     let post = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4096\r\n\r\n";
@@ -119,7 +103,7 @@ fn responses_have_a_length_and_close_the_connection() {
     let headers = reply.split("\r\n\r\n").next().unwrap();
     for header in [
         "content-type: text/plain; charset=utf-8",
-        "content-length: 6",
+        "content-length: 3",
         "cache-control: no-store",
         "connection: close",
     ] {
@@ -146,13 +130,13 @@ fn clients_that_send_nothing_yield_to_new_ones() {
         for _ in 0..4 * MAX_IDLE {
             idle.push(TcpStream::connect(address).await.unwrap());
         }
-        assert!(request(address, "/").await.ends_with("\r\n\r\n/ []"));
+        assert!(request(address, "/").await.ends_with("\r\n\r\n/"));
         assert!(start.elapsed() < HEAD_TIMEOUT);
         // The oldest connection has been closed, and the newest one can still be used.
         assert_eq!(read(idle.remove(0)).await, "");
         let mut last = idle.pop().unwrap();
         last.write_all(b"GET /late HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
-        assert!(read(last).await.ends_with("/late []"));
+        assert!(read(last).await.ends_with("/late"));
         assert!(start.elapsed() < HEAD_TIMEOUT);
     });
 }
