@@ -324,71 +324,33 @@ mod tests {
         assert_eq!(brief(&error), "ShutdownInProgress at operation");
     }
 
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn at(millis: u64) -> Instant {
-        Instant::from_millis(millis)
-    }
-
     fn answered(millis: u64) -> Probe {
         Probe::Answered(Duration::from_millis(millis))
     }
 
-    fn history(probes: &[(u64, Probe)]) -> History {
-        let mut history = History::default();
-        for (millis, probe) in probes {
-            history.add(at(*millis), *probe);
-        }
-        history
-    }
-
     #[test]
-    fn a_column_shows_the_worst_check_of_its_period() {
-        let history = history(&[
+    fn a_column_shows_the_worst_check_of_its_period_or_that_there_was_none() {
+        let mut history = History::default();
+        for (millis, probe) in [
             (100, answered(2)),
             (900, answered(5)),
             (1200, answered(1)),
             (1300, Probe::Lost),
             (1400, answered(1)),
-        ]);
+        ] {
+            history.add(Instant::from_millis(millis), probe);
+        }
         assert_eq!(
-            history.columns(at(1999), SECOND, 2),
-            [Column::Checked(answered(5)), Column::Checked(Probe::Lost)]
+            history.columns(Instant::from_millis(2999), Duration::from_secs(1), 3),
+            [Column::Checked(answered(5)), Column::Checked(Probe::Lost), Column::Held(answered(1)),]
         );
-    }
-
-    #[test]
-    fn a_period_without_a_check_holds_the_last_result_before_it() {
-        let history = history(&[(1100, answered(3)), (1900, answered(2)), (4000, Probe::Lost)]);
-        assert_eq!(
-            history.columns(at(5500), SECOND, 8),
-            [
-                Column::Empty,
-                Column::Empty,
-                Column::Empty,
-                Column::Checked(answered(3)),
-                Column::Held(answered(2)),
-                Column::Held(answered(2)),
-                Column::Checked(Probe::Lost),
-                Column::Held(Probe::Lost),
-            ]
-        );
-        // The last result is held even if that check was before the first column.
-        assert_eq!(history.columns(at(9000), SECOND, 1), [Column::Held(Probe::Lost)]);
-    }
-
-    #[test]
-    fn columns_change_only_when_a_period_ends() {
-        let history = history(&[(1100, answered(3))]);
-        let early = history.columns(at(5000), SECOND, 4);
-        assert_eq!(history.columns(at(5999), SECOND, 4), early);
     }
 
     #[test]
     fn only_the_last_checks_are_kept() {
         let mut history = History::default();
         for number in 0..2 * CAPACITY as u64 {
-            history.add(at(number), answered(number));
+            history.add(Instant::from_millis(number), answered(number));
         }
         assert_eq!(history.0.len(), CAPACITY);
     }
