@@ -244,11 +244,9 @@ fn parse(words: &str) -> Arguments {
 #[test]
 fn suppressed_findings_do_not_count_but_stay_in_json() {
     let set = Blueprint::replica_set(1).serve().unwrap();
-    let closed = Port::reserve().unwrap();
-    let port = closed.address().port();
-    let member = set.places()[0].0.clone();
-    let uri = format!("mongodb://127.0.0.1:{port},{member}/?replicaSet=rs0");
-    let host = format!("127.0.0.1:{port}");
+    let (_port, closed) = closed();
+    let uri = format!("mongodb://{closed},{}/?replicaSet=rs0", set.places()[0].0);
+    let host = closed.to_string();
     let seen = observe(&arguments(), &uri);
     let check = |suppressed: &str, expected: &str, exit| {
         let arguments = parse(&format!("--suppress={suppressed}"));
@@ -278,9 +276,8 @@ fn suppressed_findings_do_not_count_but_stay_in_json() {
 fn the_severity_of_a_failing_exit_code_can_be_chosen() {
     let server = mongod(listener(), standalone);
     let warned = format!("mongodb://{server}/?localTresholdMS=20");
-    let closed = Port::reserve().unwrap();
-    let port = closed.address().port();
-    let failed = format!("mongodb://127.0.0.1:{port}/");
+    let (_port, closed) = closed();
+    let failed = format!("mongodb://{closed}/");
     for (fail_on, codes) in [
         ("warning", [Exit::WARNINGS, Exit::FAILURES]),
         ("failure", [Exit::SUCCESS, Exit::FAILURES]),
@@ -295,11 +292,9 @@ fn the_severity_of_a_failing_exit_code_can_be_chosen() {
 
 #[test]
 fn text_shows_the_matrix_the_problem_and_the_remedy_in_80_columns() {
-    let closed = Port::reserve().unwrap();
-    let port = closed.address().port();
+    let (_port, closed) = closed();
     let set = Blueprint::replica_set(1).serve().unwrap();
-    let member = set.places()[0].0.clone();
-    let uri = format!("mongodb://127.0.0.1:{port},{member}/?replicaSet=rs0");
+    let uri = format!("mongodb://{closed},{}/?replicaSet=rs0", set.places()[0].0);
     let mut arguments = arguments();
     arguments.json = false;
     let (exit, text) = run_with(&arguments, &uri, Vec::new());
@@ -307,9 +302,9 @@ fn text_shows_the_matrix_the_problem_and_the_remedy_in_80_columns() {
     assert!(text.lines().all(|line| columns(line) <= WIDTH), "{text}");
     for words in [
         "  addr  tcp   tls   hello rtt".to_owned(),
-        format!("FAIL tcp 127.0.0.1:{port} the host refuses"),
+        format!("FAIL tcp {closed} the host refuses"),
         "     do        start the server".to_owned(),
-        format!("First problem: tcp 127.0.0.1:{port}"),
+        format!("First problem: tcp {closed}"),
     ] {
         assert!(text.contains(words.trim()), "{words:?} in {text}");
     }
@@ -400,6 +395,13 @@ impl Dropping {
             _runtime: runtime,
         }
     }
+}
+
+/// Reserves a port at which nothing listens, and returns its address.
+fn closed() -> (Port, SocketAddr) {
+    let port = Port::reserve().unwrap();
+    let address = port.address();
+    (port, address)
 }
 
 /// Returns a listener on a free port.

@@ -48,21 +48,14 @@ fn a_misspelled_option_gets_its_name() {
 }
 
 #[test]
-fn a_warning_about_an_option_is_not_the_first_problem_if_there_is_a_failure() {
-    let closed = Port::reserve().unwrap();
-    let port = closed.address().port();
-    let uri = format!("mongodb://127.0.0.1:{port}/?localTresholdMS=20");
-    advised(&arguments(), &uri, "tcp fail", "start the server, or correct the port");
-}
-
-#[test]
 fn a_wrong_port_is_corrected() {
     let server = mongod(listener(), standalone);
     let right = format!("mongodb://{server}/");
-    let none = Port::reserve().unwrap();
-    let port = none.address().port();
-    let closed = format!("mongodb://127.0.0.1:{port}/");
-    mended(&closed, "tcp fail", "correct the port", &right);
+    let (_port, closed) = closed();
+    mended(&format!("mongodb://{closed}/"), "tcp fail", "correct the port", &right);
+    // A warning about an option is not the first problem if there is a failure.
+    let uri = format!("mongodb://{closed}/?localTresholdMS=20");
+    advised(&arguments(), &uri, "tcp fail", "start the server, or correct the port");
     for answer in
         ["HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "SSH-2.0-OpenSSH_9.2p1\r\n"]
     {
@@ -271,10 +264,9 @@ fn a_read_preference_without_a_server_is_changed() {
 #[test]
 fn a_proxy_that_does_not_run_is_left_out() {
     let server = mongod(listener(), standalone);
-    let closed = Port::reserve().unwrap();
-    let port = closed.address().port();
+    let (_port, closed) = closed();
     let right = format!("mongodb://{server}/");
-    let broken = format!("{right}?proxyHost=127.0.0.1&proxyPort={port}");
+    let broken = format!("{right}?proxyHost=127.0.0.1&proxyPort={}", closed.port());
     mended(&broken, "tcp fail", "proxyPort", &right);
 }
 
