@@ -379,7 +379,9 @@ fn changes(
         .filter_map(|server| {
             let change = match explanation.operation.read_preference() {
                 Some(preference) => {
-                    let draft = Draft::new(ReadPreference::clone(preference), settings);
+                    let preference = ReadPreference::clone(preference);
+                    let (settings, words) = (settings.clone(), Vec::new());
+                    let draft = Draft { preference, settings, words };
                     draft.for_server(topology, &server.address)?
                 }
                 None if server.server_type == ServerType::RsSecondary => {
@@ -400,10 +402,6 @@ struct Draft {
 }
 
 impl Draft {
-    fn new(preference: ReadPreference, settings: &Settings) -> Self {
-        Self { preference, settings: settings.clone(), words: Vec::new() }
-    }
-
     /// Changes the criteria and settings until `server` is eligible, and describes the changes.
     /// Returns `None` if no change makes the server eligible.
     fn for_server(

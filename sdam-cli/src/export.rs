@@ -215,7 +215,8 @@ impl Exporter {
         } else {
             let (uri, simulated) =
                 arguments.target.deployment(|| Blueprint::replica_set(3).serve())?;
-            let only = Named::only(arguments.name.clone(), uri, simulated.is_some());
+            let (name, is_simulated) = (arguments.name.clone(), simulated.is_some());
+            let only = Named { name, uri, is_simulated, origin: None };
             (Targets { named: vec![only], ..Targets::default() }, None, simulated)
         };
         let log = LogSink::open(arguments.log.clone()).map_err(Failure::other)?;

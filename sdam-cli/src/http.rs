@@ -235,16 +235,14 @@ impl Visit<'_> {
     /// Marks this connection's request as being answered, so the connection is no longer idle.
     /// Returns false if too many other requests are being answered.
     fn ask(&self) -> bool {
-        self.is_answered.set(self.is_answered.get() || self.begin());
+        if !self.is_answered.get() {
+            self.leave_idle();
+            let answers = self.crowd.answers.get();
+            let has_room = answers < MAX_ANSWERS;
+            self.crowd.answers.set(answers + usize::from(has_room));
+            self.is_answered.set(has_room);
+        }
         self.is_answered.get()
-    }
-
-    fn begin(&self) -> bool {
-        self.leave_idle();
-        let answers = self.crowd.answers.get();
-        let has_room = answers < MAX_ANSWERS;
-        self.crowd.answers.set(answers + usize::from(has_room));
-        has_room
     }
 
     fn leave_idle(&self) {

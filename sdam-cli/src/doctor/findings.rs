@@ -214,18 +214,13 @@ fn lags(greeted: &[(&Host, &Greeting)]) -> Vec<Finding> {
 }
 
 fn round_trips(greeted: &[(&Host, &Greeting)], options: &Options) -> Vec<Finding> {
-    let serves = |kind| {
-        let any =
-            matches!(kind, ServerType::Standalone | ServerType::Mongos | ServerType::LoadBalancer);
-        match options.read_preference.mode {
-            ReadMode::Secondary | ReadMode::SecondaryPreferred => {
-                any || kind == ServerType::RsSecondary
+    let serves = |kind: ServerType| {
+        kind.is_data_bearing()
+            && match options.read_preference.mode {
+                ReadMode::Secondary | ReadMode::SecondaryPreferred => kind != ServerType::RsPrimary,
+                ReadMode::Primary | ReadMode::PrimaryPreferred => kind != ServerType::RsSecondary,
+                ReadMode::Nearest => true,
             }
-            ReadMode::Primary | ReadMode::PrimaryPreferred => any || kind == ServerType::RsPrimary,
-            ReadMode::Nearest => {
-                any || matches!(kind, ServerType::RsPrimary | ServerType::RsSecondary)
-            }
-        }
     };
     let suitable = greeted.iter().filter(|(_, own)| serves(own.hello.server_type));
     let fastest = suitable.filter_map(|(_, own)| own.average()).min();

@@ -69,7 +69,7 @@ impl Fleet {
 
     /// Returns the single deployment, if the command line names one instead of `--targets`.
     pub(super) fn only(&self) -> Option<Rc<Exported>> {
-        self.members.borrow().values().find(|it| it.named.is_only()).cloned()
+        self.members.borrow().values().find(|it| it.named.origin.is_none()).cloned()
     }
 
     /// Returns the metrics of all deployments.

@@ -60,25 +60,10 @@ pub(super) struct Named {
     pub(super) is_simulated: bool,
     /// The origin of the connection string: the targets file, and the position in it. `None`
     /// if the string was given on the command line.
-    origin: Option<String>,
+    pub(super) origin: Option<String>,
 }
 
 impl Named {
-    /// Creates a single deployment that was given on the command line. It may be simulated.
-    pub(super) fn only(name: Option<String>, uri: String, is_simulated: bool) -> Self {
-        Self { name, uri, is_simulated, origin: None }
-    }
-
-    /// Creates a deployment that was found at `origin`, in a targets file.
-    pub(super) fn new(name: &str, uri: String, origin: String) -> Self {
-        Self { name: Some(name.to_owned()), uri, is_simulated: false, origin: Some(origin) }
-    }
-
-    /// Returns whether this is the only deployment, so that requests need not name it.
-    pub(super) fn is_only(&self) -> bool {
-        self.origin.is_none()
-    }
-
     /// Returns the labels that are attached to all output about the deployment.
     pub(super) fn labels(&self) -> Vec<(&'static str, String)> {
         let name = self.name.clone().map(|name| ("deployment", name));
@@ -269,7 +254,12 @@ fn parse(text: &str, file: &str, folder: &Path) -> Result<Targets, String> {
             )),
         };
         match read {
-            Ok(uri) => found.named.push(Named::new(name, uri, origin)),
+            Ok(uri) => found.named.push(Named {
+                name: Some(name.to_string()),
+                uri,
+                is_simulated: false,
+                origin: Some(origin),
+            }),
             Err(said) => found.invalid.push((name.to_string(), format!("{origin}: {said}"))),
         }
     }

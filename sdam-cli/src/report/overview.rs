@@ -6,7 +6,7 @@ use strum::VariantArray as _;
 
 use super::{
     page::text,
-    timeline::{Band, BandState, Change, Lane, Timeline},
+    timeline::{Band, BandState, Lane, Timeline},
 };
 use crate::time::{range, short};
 
@@ -183,7 +183,7 @@ fn outages(svg: &mut String, timeline: &Timeline, bottom: u64) {
             BandState::Lost as u8,
             TOP - 4
         );
-        let length = label(change, timeline);
+        let length = range(change.without(timeline), short);
         let taken = (length.chars().count() as u64 + 1) * LETTER;
         let start = from.min(WIDTH.saturating_sub(taken));
         if start >= free {
@@ -195,10 +195,6 @@ fn outages(svg: &mut String, timeline: &Timeline, bottom: u64) {
             free = start + taken;
         }
     }
-}
-
-fn label(change: &Change, timeline: &Timeline) -> String {
-    range(change.without(timeline), short)
 }
 
 fn x(timeline: &Timeline, at: u64) -> u64 {

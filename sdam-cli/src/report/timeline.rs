@@ -151,13 +151,24 @@ impl Timeline {
             builder.observe(event, *number);
         }
         let mut timeline = builder.finish(last);
-        timeline.gaps = gaps(&pauses, timeline.start);
+        timeline.gaps = timeline.unusual(&pauses);
         timeline
     }
 
     /// Returns the nanoseconds from the start to `at`.
     pub(super) fn offset(&self, at: Instant) -> u64 {
-        offset(self.start, at)
+        at.as_nanos().saturating_sub(self.start.as_nanos())
+    }
+
+    /// Returns the pauses that are unusually long for this recording.
+    fn unusual(&self, pauses: &[(Instant, Instant)]) -> Vec<(u64, u64)> {
+        let length = |(from, to): &(Instant, Instant)| nanos(to.since(*from));
+        let mut lengths: Vec<u64> = pauses.iter().map(length).collect();
+        lengths.sort_unstable();
+        let usual = lengths.get(lengths.len() * 9 / 10).copied().unwrap_or(0);
+        let limit = GAP.max(usual.saturating_mul(3));
+        let long = pauses.iter().filter(|pause| length(pause) > limit);
+        long.map(|(from, to)| (self.offset(*from), self.offset(*to))).collect()
     }
 
     /// Returns the end of the band `bands[index]`.
@@ -203,7 +214,12 @@ impl Builder {
                 }
             }
             EventKind::RttMeasured { address, rtt, .. } => {
-                self.measured(address.as_str(), nanos(rtt.average));
+                // The time became known after the last heartbeat of the server.
+                if let Some(lane) = self.lanes.get(address.as_str())
+                    && self.untimed.remove(lane)
+                {
+                    self.timeline.lanes[*lane].rtts.push(nanos(rtt.average));
+                }
             }
             _ => {}
         }
@@ -230,17 +246,6 @@ impl Builder {
             lane.losses += 1;
         }
         push(&mut lane.bands, from, state, name.to_owned());
-    }
-
-    /// Stores the round-trip time that became known after the last heartbeat of the server at
-    /// `address`.
-    fn measured(&mut self, address: &str, rtt: u64) {
-        let Some(lane) = self.lanes.get(address) else {
-            return;
-        };
-        if self.untimed.remove(lane) {
-            self.timeline.lanes[*lane].rtts.push(rtt);
-        }
     }
 
     fn row(&mut self, event: &Event, at: u64, number: u64) {
@@ -362,19 +367,4 @@ fn push(bands: &mut Vec<Band>, from: u64, state: BandState, name: String) {
     if bands.last().is_none_or(|last| last.state != state || last.name != name) {
         bands.push(Band { from, state, name });
     }
-}
-
-fn offset(start: Instant, at: Instant) -> u64 {
-    at.as_nanos().saturating_sub(start.as_nanos())
-}
-
-/// Returns the pauses that are unusually long for this recording.
-fn gaps(pauses: &[(Instant, Instant)], start: Instant) -> Vec<(u64, u64)> {
-    let length = |(from, to): &(Instant, Instant)| to.as_nanos().saturating_sub(from.as_nanos());
-    let mut lengths: Vec<u64> = pauses.iter().map(length).collect();
-    lengths.sort_unstable();
-    let usual = lengths.get(lengths.len() * 9 / 10).copied().unwrap_or(0);
-    let limit = GAP.max(usual.saturating_mul(3));
-    let long = pauses.iter().filter(|pause| length(pause) > limit);
-    long.map(|(from, to)| (offset(start, *from), offset(start, *to))).collect()
 }
