@@ -27,16 +27,6 @@ fn a_supervisor_knows_when_clients_are_served_and_when_the_program_stops() {
     assert_eq!(running.end().code, 0);
 }
 
-#[test]
-fn the_unit_starts_the_program_with_arguments_that_it_has() {
-    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/systemd/sdam-export.service");
-    let unit = fs::read_to_string(unit).unwrap();
-    assert!(unit.contains("\nType=notify\n"), "{unit}");
-    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-    let matches = sdam_cli::cli::command().try_get_matches_from(start.split(' ')).unwrap();
-    assert_eq!(matches.subcommand_name(), Some("export"));
-}
-
 /// The folder `%d` has the files that the unit names, and no others. So a secret that the targets
 /// name must be among them.
 #[test]
@@ -47,6 +37,7 @@ fn the_credentials_of_the_unit_have_the_secrets_that_the_targets_name() {
     let room = Room::new();
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/systemd/sdam-export.service");
     let unit = fs::read_to_string(unit).unwrap().replace("\n#Load", "\nLoad");
+    assert!(unit.contains("\nType=notify\n"), "{unit}");
     let credentials = unit.lines().filter_map(|line| line.strip_prefix("LoadCredential="));
     for (id, path) in credentials.map(|line| line.split_once(':').unwrap()) {
         room.write(
