@@ -5,6 +5,8 @@ use std::{
     fmt::{self, Write},
 };
 
+use strum::VariantArray as _;
+
 /// The maximum number of columns in a line. It is exceeded only by a line that consists of a single
 /// longer word.
 pub const WIDTH: usize = 80;
@@ -19,7 +21,7 @@ pub enum Palette {
 }
 
 /// The meaning of a piece of text, which determines its colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
 pub enum Tone {
     /// Text without emphasis.
     Normal,
@@ -69,7 +71,7 @@ impl Palette {
         while let Some(at) = rest.find('\x1b').filter(|_| self == Self::Ansi) {
             let (before, sequence) = rest.split_at(at);
             clean += &sanitize_lines(before);
-            let mut own = Tone::ALL.map(Tone::sequence).into_iter();
+            let mut own = Tone::VARIANTS.iter().map(|tone| tone.sequence());
             let own = own.find(|own| sequence.starts_with(own));
             clean += own.unwrap_or("\u{fffd}");
             rest = &sequence[own.map_or(1, str::len)..];
@@ -79,16 +81,6 @@ impl Palette {
 }
 
 impl Tone {
-    const ALL: [Self; 7] = [
-        Self::Normal,
-        Self::Strong,
-        Self::Faint,
-        Self::Good,
-        Self::Fair,
-        Self::Doubtful,
-        Self::Bad,
-    ];
-
     /// Returns the escape sequence that begins text of this tone.
     fn sequence(self) -> &'static str {
         match self {
