@@ -10,7 +10,7 @@ use crate::{
     definition, each,
     program::{Room, Running, arguments, room},
     refusals::options,
-    table::{CASES, KILLED},
+    table::CASES,
 };
 
 #[test]
@@ -71,17 +71,6 @@ fn check_keys(value: &Value) {
             }
         }
         _ => {}
-    }
-}
-
-#[test]
-fn a_program_that_goes_on_ends_with_0_at_a_signal_and_any_other_is_killed() {
-    for case in CASES {
-        for (text, _, codes) in case.interrupted {
-            let goes_on = matches!(case.name, "watch" | "export" | "serve");
-            let goes_on = goes_on && !text.split(' ').any(|word| word == "--once");
-            assert_eq!(*codes, if goes_on { [0; 2] } else { KILLED }, "{} {text}", case.name);
-        }
     }
 }
 
