@@ -11,7 +11,7 @@ use std::{
 };
 
 use sdam_cli::recording::Recording;
-use sdam_live::{Error, Terminal, or_skip, target_dir};
+use sdam_live::{Terminal, or_skip};
 use sdam_sim::{Blueprint, Served};
 
 /// Opens a terminal with its default modes, or skips the test.
@@ -78,17 +78,6 @@ fn signal(name: &str, pid: &str) {
     assert!(kill.success());
 }
 
-/// Saves a screen so that a person can inspect it: as plain text in `target/screens/NAME.txt`, and
-/// with colours in `NAME.ansi`.
-fn keep(screen: &Screen, name: &str) -> Result<(), Error> {
-    let folder = target_dir().join("screens");
-    let io = |error| Error::Io("write a capture".to_owned(), error);
-    fs::create_dir_all(&folder).map_err(io)?;
-    let file = |ending: &str| folder.join(format!("{name}.{ending}"));
-    fs::write(file("txt"), screen.terminal.shown()?).map_err(io)?;
-    fs::write(file("ansi"), screen.terminal.coloured()?).map_err(io)
-}
-
 /// Starts a set of three members on loopback.
 fn set() -> Served {
     Blueprint::replica_set(3).serve().unwrap()
@@ -111,17 +100,14 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     screen.terminal.line(&format!("cd {}", folder.path().display())).unwrap();
     screen.start(&format!("watch '{}&heartbeatFrequencyMS=500'", set.uri()));
     screen.wait_for("OK  writable for");
-    keep(&screen, "healthy").unwrap();
     let old = set.primary().unwrap().unwrap();
     set.kill(old).unwrap();
     let text = screen.wait_for("!! NO PRIMARY");
     assert!(text.contains("cause: "), "{text}");
     screen.wait_for("UNKNOWN");
-    keep(&screen, "outage").unwrap();
     let text = screen.wait_for("FAILOVER 1: ");
     assert!(text.contains("s without a primary, :"), "{text}");
     assert!(text.contains("1 of 3 DOWN: :"), "{text}");
-    keep(&screen, "failover").unwrap();
 
     screen.key("?");
     screen.wait_for("any key closes it");
@@ -131,7 +117,6 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     screen.wait_for("read(primaryPreferred): ");
     screen.key("d");
     screen.wait_for("checks since");
-    keep(&screen, "details").unwrap();
     screen.key("d");
     screen.wait_for("events, newest last");
     screen.key("p");
@@ -143,7 +128,6 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     screen.wait_for("filter `SECONDARY`");
 
     resizes(&screen);
-    keep(&screen, "wide").unwrap();
     screen.key("w");
     let text = screen.wait_for("saved sdam-");
     let name = text.split("saved ").nth(1).unwrap().split(' ').next().unwrap();
@@ -274,7 +258,6 @@ fn the_demonstration_says_what_happens_on_the_full_screen() {
     screen.wait_for("DEMONSTRATION: the end; give a connection string");
     let text = screen.wait_for("FAILOVER 1: ");
     assert!(text.contains("q quit"), "{text}");
-    keep(&screen, "demonstration").unwrap();
     screen.key("q");
     screen.is_restored(0);
 }
