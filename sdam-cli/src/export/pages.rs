@@ -167,9 +167,8 @@ impl Wanted {
             .ok_or_else(|| bad(format!("{mode} is not a read preference mode")))?;
         let mut preference = ReadPreference::new(mode);
         if let Some(text) = parameter("tags") {
-            let pairs = text.split(',').map(|pair| pair.split_once(':')).collect::<Option<_>>();
-            let tags: TagSet = pairs
-                .map(|pairs: Vec<_>| pairs.into_iter().collect())
+            let tags = text.split(',').map(|tag| tag.split_once(':')).collect::<Option<TagSet>>();
+            let tags = tags
                 .ok_or_else(|| bad("tags: it needs names and values, for example dc:ny,rack:1"))?;
             preference = preference.with_tag_sets(vec![tags]);
         }

@@ -238,21 +238,6 @@ pub(crate) enum Role {
 }
 
 const RESET: &str = "connection reset by peer";
-const REFUSED: &str = "connection refused";
-
-/// Returns a script in which the primary `a` fails after a second and `b` becomes primary.
-fn failover() -> Script {
-    Script::replica_set(&["a", "b", "c"])
-        .at(1000)
-        .answers("a", Role::Primary(7), 2)
-        .at(1500)
-        .fails("a", RESET)
-        .at(1600)
-        .answers("b", Role::Secondary, 3)
-        .at(1700)
-        .fails("a", REFUSED)
-        .answers("c", Role::Secondary, 4)
-}
 
 #[test]
 fn a_primary_that_steps_down_has_no_error_as_cause() {
@@ -265,7 +250,8 @@ fn a_primary_that_steps_down_has_no_error_as_cause() {
 
 #[test]
 fn losses_are_counted_for_an_hour() {
-    let mut script = failover();
+    let script = Script::replica_set(&["a", "b"]).at(1500).fails("a", RESET);
+    let mut script = script.at(1700).fails("a", "connection refused");
     assert_eq!(script.model.flaps(None), 1);
     let address = |host| ServerAddress::parse(host).unwrap();
     assert_eq!(script.model.flaps(Some(&address("a"))), 1);
