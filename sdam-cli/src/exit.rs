@@ -167,8 +167,8 @@ fn raise_limit() {
     });
 }
 
-/// Raises `current` to `maximum` or, if the system refuses that, to [`SAFE`] if that is higher. `None`
-/// is no limit, and `set` returns whether the system has accepted the limit.
+/// Raises `current` to `maximum` or, if the system refuses that, to [`SAFE`] if that is higher.
+/// `None` is no limit, and `set` returns whether the system has accepted the limit.
 #[cfg(all(unix, feature = "export"))]
 fn raise(current: Option<u64>, maximum: Option<u64>, set: impl Fn(Option<u64>) -> bool) {
     let is_safe_more = current.is_some_and(|current| current < SAFE);

@@ -69,7 +69,8 @@ pub struct Arguments {
     /// The mode of the read preference.
     #[arg(long, visible_alias = "mode", value_name = "MODE", value_parser = mode(), ignore_case = true)]
     pub read: Option<ReadMode>,
-    /// A tag set; give several in order of preference, with '' as the last one to accept any member.
+    /// A tag set; give several in order of preference, with '' as the last one to accept any
+    /// member.
     #[arg(long, value_name = "NAME:VALUE,...", value_parser = tags)]
     pub tags: Vec<TagSet>,
     /// Maximum lag of members.

@@ -264,8 +264,8 @@ impl Exporter {
     }
 }
 
-/// Tells the supervisor of this process, such as systemd (`Type=notify`), that clients are served or,
-/// if `is_ready` is false, that the program will end once it has served its current clients. A
+/// Tells the supervisor of this process, such as systemd (`Type=notify`), that clients are served
+/// or, if `is_ready` is false, that the program will end once it has served its current clients. A
 /// supervisor sets the variable `NOTIFY_SOCKET`; without it, this does nothing.
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "only systemd listens"))]
 fn notify(is_ready: bool) {

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 #[cfg(test)]
 mod tests;
 
-/// The name of the format, and its version, which is incremented when a key is removed or changes its
-/// meaning.
+/// The name of the format, and its version, which is incremented when a key is removed or changes
+/// its meaning.
 pub const SCHEMA: &str = "sdam.topology/1";
 
 /// Converts a topology to one JSON object.

@@ -126,8 +126,8 @@ mod tests {
         lines.iter().collect()
     }
 
-    /// Opens a topology, selects a server for the operation named `operation`, and closes the topology.
-    /// Returns the log lines.
+    /// Opens a topology, selects a server for the operation named `operation`, and closes the
+    /// topology. Returns the log lines.
     fn lines_of(operation: &str) -> Vec<String> {
         let set = Blueprint::replica_set(1).serve().unwrap();
         lines(|sink| {

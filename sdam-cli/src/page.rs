@@ -1,5 +1,5 @@
-//! A snapshot of metrics, and its text format for Prometheus; and a metrics recorder whose series can
-//! be read and removed.
+//! A snapshot of metrics, and its text format for Prometheus; and a metrics recorder whose series
+//! can be read and removed.
 
 use std::{
     collections::BTreeMap,
@@ -32,8 +32,8 @@ pub(crate) struct Metric {
     pub(crate) kind: &'static str,
     /// The description of the metric, in one sentence.
     help: String,
-    /// The lines of the text format. Each consists of the end of the metric's name, and of the labels
-    /// with the value.
+    /// The lines of the text format. Each consists of the end of the metric's name, and of the
+    /// labels with the value.
     lines: Vec<(&'static str, String)>,
 }
 

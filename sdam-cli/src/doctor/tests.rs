@@ -99,8 +99,8 @@ fn first(document: &Value) -> (String, Value) {
     (format!("{} {}", word("id"), word("status")), problem.clone())
 }
 
-/// Checks that the first problem of the deployment at `uri` is `expected`, that the exit code is the
-/// one for it, and that the finding contains `words`. Returns the finding.
+/// Checks that the first problem of the deployment at `uri` is `expected`, that the exit code is
+/// the one for it, and that the finding contains `words`. Returns the finding.
 fn check(uri: &str, expected: &str, words: &str) -> Value {
     check_with(&arguments(), uri, expected, words)
 }

@@ -127,8 +127,8 @@ fn the_change_that_each_rejected_server_needs_is_shown() {
     assert_eq!(changes("--read nearest --tags dc:la,rack:1"), expected);
     let expected = "writes need it to be elected (rs.stepDown() at the primary)";
     assert_eq!(changes("--write"), [expected; 2]);
-    // Any of the three members may be the primary, so the test does not know the primary's tags. The
-    // time is long enough to discover all members on a machine under load.
+    // Any of the three members may be the primary, so the test does not know the primary's tags.
+    // The time is long enough to discover all members on a machine under load.
     let found = changes("--read secondary --tags dc:moon,rack:1 --timeout 3");
     assert_eq!(found.len(), 3, "{found:?}");
     let both = |change: &&String| change.starts_with("--read nearest, and --tags dc:");

@@ -288,8 +288,8 @@ fn writes_are_tested_on_request_and_need_the_right_to_write() {
 }
 
 /// Starts a set of `count` members that send the replies of a healthy set, modified by `change`.
-/// Checks that the suggested remedy contains `words`, and the finding `shown`. The members then send
-/// the replies of a healthy set, and the doctor must find no problem.
+/// Checks that the suggested remedy contains `words`, and the finding `shown`. The members then
+/// send the replies of a healthy set, and the doctor must find no problem.
 fn repaired(
     count: usize,
     expected: &str,
@@ -317,8 +317,8 @@ fn repaired(
     sound(&uri);
 }
 
-/// Returns the replies of a healthy set with the members `hosts`, the first of which is the primary.
-/// The secondaries lag as much as they may without a warning.
+/// Returns the replies of a healthy set with the members `hosts`, the first of which is the
+/// primary. The secondaries lag as much as they may without a warning.
 fn healthy(hosts: &[String]) -> Vec<Document> {
     let now = DateTime::now().timestamp_millis();
     let reply = |me: &String| {

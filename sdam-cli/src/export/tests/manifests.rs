@@ -138,8 +138,8 @@ fn a_collector_scrapes_the_address_at_which_the_program_serves() {
     }
 }
 
-/// The exporter has neither TLS nor authentication, so it listens on loopback, where a reverse proxy
-/// reaches it.
+/// The exporter has neither TLS nor authentication, so it listens on loopback, where a reverse
+/// proxy reaches it.
 #[test]
 fn a_reverse_proxy_with_tls_and_passwords_passes_on_some_pages() {
     let listen = export(&["mongodb://localhost"]).listen;

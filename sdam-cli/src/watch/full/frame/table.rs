@@ -1,5 +1,5 @@
-//! The visible servers in order, each with the verdict of server selection, and their table, with as
-//! many columns as fit.
+//! The visible servers in order, each with the verdict of server selection, and their table, with
+//! as many columns as fit.
 
 use std::time::Duration;
 
