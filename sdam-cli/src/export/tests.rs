@@ -13,6 +13,7 @@ use std::{
     path::{Path, PathBuf},
     sync::mpsc,
     thread,
+    time::Instant,
 };
 
 use futures::channel::oneshot;
@@ -109,12 +110,15 @@ impl Running {
 
     /// Repeats a request while the status and the body are `unwanted`. Returns the last body.
     fn get_while(&self, target: &str, unwanted: impl Fn(u16, &str) -> bool) -> String {
-        loop {
-            match self.get(target) {
-                (code, body) if unwanted(code, &body) => thread::yield_now(),
-                (_, body) => return body,
+        let mut last = self.get(target);
+        wait_until(target, || {
+            let is_wanted = !unwanted(last.0, &last.1);
+            if !is_wanted {
+                last = self.get(target);
             }
-        }
+            is_wanted
+        });
+        last.1
     }
 
     /// Interrupts the program, and checks that the test has read all of its remarks.
@@ -126,9 +130,14 @@ impl Running {
     }
 }
 
-/// Waits until `holds` returns true.
-pub(super) fn wait_until(holds: impl Fn() -> bool) {
+/// The time limit of every wait, which is long enough for a machine under load.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Waits until `holds` returns true; `what` is for the error if that takes too long.
+pub(super) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
     while !holds() {
+        assert!(start.elapsed() < TIMEOUT, "{what} did not become true in time");
         thread::yield_now();
     }
 }
@@ -219,7 +228,7 @@ fn each_role_has_the_members_that_a_load_balancer_may_use() {
     let check = |primary: &str| {
         for own in &members {
             let (secondary, is_primary) = (own != primary, own == primary);
-            wait_until(|| (member(&program, own, "secondary").0 == 200) == secondary);
+            wait_until(own, || (member(&program, own, "secondary").0 == 200) == secondary);
             assert_eq!(member(&program, own, "primary").0 == 200, is_primary, "{own}");
             assert_eq!(member(&program, own, "readable"), (200, format!("{own} is readable\n")));
         }
@@ -231,7 +240,7 @@ fn each_role_has_the_members_that_a_load_balancer_may_use() {
     assert_eq!(member(&program, other, "primary"), (503, said));
 
     set.step_down().unwrap();
-    wait_until(|| member(&program, first, "primary").0 != 200);
+    wait_until(first, || member(&program, first, "primary").0 != 200);
     let second = primary_member(&program, &members);
     assert_ne!(first, second);
     check(second);
@@ -264,7 +273,9 @@ fn a_lost_server_has_no_round_trip_times_and_is_counted() {
 
     set.kill(set.primary().unwrap().unwrap()).unwrap();
     program.get_until(&format!("/member?server={primary}&is=readable"), 503);
-    wait_until(|| of("sdam_server_losses_total").is_some_and(|line| line.ends_with(" 1")));
+    wait_until("a loss", || {
+        of("sdam_server_losses_total").is_some_and(|line| line.ends_with(" 1"))
+    });
     for metric in ["sdam_rtt_average", "sdam_rtt_minimum", "sdam_rtt_p90"] {
         assert_eq!(of(metric), None);
     }
@@ -534,8 +545,8 @@ fn a_server_that_has_left_has_no_metrics() {
     let series = format!("server_port=\"{}\"", leaver.port().unwrap());
     let is_shown = || program.get("/metrics").1.contains(&series);
     // One secondary is readable before the other one has been checked.
-    wait_until(is_shown);
+    wait_until(&series, is_shown);
     set.reconfig(move |config| config.members.retain(|it| it.address != leaver)).unwrap();
-    wait_until(|| !is_shown());
+    wait_until(&series, || !is_shown());
     program.finish();
 }

@@ -238,7 +238,7 @@ fn haproxy_asks_the_program_which_members_have_the_role() {
             program.get(&uri.unwrap().replace("%[srv_name]", member.as_str())).0 == 200
         };
         // One secondary is readable before the other one has been checked.
-        wait_until(|| options.seeds.iter().filter(has_role).count() == members);
+        wait_until(name, || options.seeds.iter().filter(has_role).count() == members);
     }
     program.finish();
 

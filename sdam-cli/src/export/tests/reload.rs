@@ -58,7 +58,7 @@ fn a_changed_file_starts_and_stops_deployments_and_the_others_go_on() {
     }
     set.step_down().unwrap();
     let counter = "sdam_failovers_total{deployment=\"kept\"}";
-    wait_until(|| test.metric(counter) == "1");
+    wait_until(counter, || test.metric(counter) == "1");
     let before = test.metric(TIMESTAMP);
 
     // The new first line moves the other lines down. This must not count as a change to their
