@@ -1,8 +1,8 @@
 //! Shows how a client interprets what servers replied, without connections.
 //!
-//! `cargo run -p sdam-examples --example replay FILE [URI]` prints the topology after each change.
-//! The file is a recording, such as one by `sdam watch --record FILE`, or has the result of one
-//! check in each line, as a JSON object; `URI` is then the connection string of the client:
+//! `cargo run -p sdam-examples --example replay FILE URI` prints the topology after each line of the
+//! file, which has the result of one check as a JSON object. `URI` is the connection string of the
+//! client. (Recordings of a client are read by `sdam explain`.)
 //!
 //! ```json
 //! {"address": "a:27017", "reply": {"ok": 1, "isWritablePrimary": true, "maxWireVersion": 21}}
@@ -12,10 +12,7 @@
 use std::{env, error::Error, fs, sync::Arc, time::Duration};
 
 use bson::Document;
-use sdam::{
-    ErrorKind, EventKind, Options, ServerAddress, error::Stage, events::replay::replay_to,
-    runtime::Instant,
-};
+use sdam::{ErrorKind, Options, ServerAddress, error::Stage, runtime::Instant};
 use sdam_core::{
     deployment::{Deployment, Input, Output, Timer},
     hello::{Handshake, HelloReply},
@@ -25,20 +22,6 @@ use sdam_core::{
 use serde_json::Value;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
-/// Returns the topology after each change in a recording.
-fn recording(text: &str) -> Result<Vec<String>> {
-    let mut shown = Vec::new();
-    let outcome = replay_to(text.as_bytes(), |line, event| {
-        if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind {
-            shown.push(format!("{line}: {new}"));
-        }
-    })?;
-    match outcome.divergence {
-        Some(divergence) => Err(divergence.to_string().into()),
-        None => Ok(shown),
-    }
-}
 
 /// Returns the topology after each line with the result of a check.
 fn checks(text: &str, uri: &str) -> Result<Vec<String>> {
@@ -88,12 +71,8 @@ fn check(client: &mut Deployment, number: u64, line: &str) -> Result<()> {
 fn main() -> Result<()> {
     let (path, uri) = (env::args().nth(1), env::args().nth(2));
     let text = fs::read_to_string(path.ok_or("name a file")?)?;
-    let shown = if text.starts_with("{\"recording\":") {
-        recording(&text)?
-    } else {
-        checks(&text, &uri.ok_or("write the connection string of the client after the file")?)?
-    };
-    for topology in shown {
+    let uri = uri.ok_or("write the connection string of the client after the file")?;
+    for topology in checks(&text, &uri)? {
         println!("{topology}");
     }
     Ok(())
@@ -111,28 +90,5 @@ fn the_topology_follows_the_replies_and_errors() -> Result<()> {
     }
     let error = checks(r#"{"address":"c:27017"}"#, "mongodb://a/?replicaSet=rs").unwrap_err();
     assert_eq!(error.to_string(), "line 1: it names no known server");
-    Ok(())
-}
-
-#[test]
-fn a_recording_is_replayed() -> Result<()> {
-    use sdam::{
-        Criteria, Topology,
-        events::record::RecordSink,
-        sim::{Blueprint, Sim},
-    };
-
-    let sim = Sim::new(1, &Blueprint::replica_set(3));
-    let sink = Arc::new(RecordSink::new(Vec::new(), &Options::parse(&sim.uri())?)?);
-    sim.block_on(async {
-        let builder = Topology::builder(&sim.uri())?.sink(Arc::clone(&sink));
-        let topology = builder.start(sim.runtime())?;
-        topology.select(&Criteria::write()).await?;
-        topology.close().await;
-        Result::Ok(())
-    })?;
-    let bytes = Arc::into_inner(sink).ok_or("the sink is in use")?.finish()?;
-    let shown = recording(&String::from_utf8(bytes)?)?;
-    assert!(shown.iter().any(|topology| topology.contains("ReplicaSetWithPrimary")), "{shown:?}");
     Ok(())
 }
