@@ -108,6 +108,13 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
+/// Returns what cargo says about each package of the workspace.
+pub(crate) fn metadata() -> Result<Vec<Value>> {
+    let arguments = ["metadata", "--no-deps", "--format-version", "1"];
+    let mut metadata: Value = serde_json::from_str(&output(cargo().args(arguments))?)?;
+    Ok(serde_json::from_value(metadata["packages"].take())?)
+}
+
 /// Builds the program `name` of the package in the folder `package`. `target` (such as `--test`)
 /// says what kind of program it is. Returns the path of the program.
 ///

@@ -1,7 +1,9 @@
 //! `cargo xtask features`: checks the crate `sdam` and the program with each of their features.
 
+use serde_json::Value;
+
 use crate::Result;
-use crate::cargo::{CHECKS, cargo, output, run as run_command};
+use crate::cargo::{CHECKS, cargo, metadata, run as run_command};
 
 /// The crates whose features are checked.
 const CRATES: [&str; 2] = ["sdam", "sdam-cli"];
@@ -14,21 +16,15 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let metadata = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    let packages = metadata()?;
     for package in CRATES {
-        let features = features_of(&metadata, package)?;
+        let features = features_of(&packages, package)?;
         let choices = choices(&features, options.pairs);
         for choice in &choices {
-            let rustc = ["rustc", "--quiet", "--lib", "--profile", "check"];
-            let package = ["--package", package, "--no-default-features", "--features"];
-            run_command(
-                cargo()
-                    .args(rustc)
-                    .args(package)
-                    .arg(choice.join(","))
-                    .args(["--target-dir", CHECKS])
-                    .args(["--", "--deny", "warnings"]),
-            )?;
+            let mut rustc = cargo();
+            rustc.args(["rustc", "--quiet", "--lib", "--profile", "check", "--target-dir", CHECKS]);
+            rustc.args(["--package", package, "--no-default-features", "--features"]);
+            run_command(rustc.arg(choice.join(",")).args(["--", "--deny", "warnings"]))?;
         }
         let (choices, features) = (choices.len(), features.len());
         println!("{package}: {choices} choices of {features} features");
@@ -37,11 +33,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// Lists the features of `package`, except `default`, which only combines others.
-fn features_of(metadata: &str, package: &str) -> Result<Vec<String>> {
-    let metadata: serde_json::Value = serde_json::from_str(metadata)?;
-    let packages = metadata["packages"].as_array();
-    let features = packages
-        .and_then(|packages| packages.iter().find(|one| one["name"] == package))
+fn features_of(packages: &[Value], package: &str) -> Result<Vec<String>> {
+    let features = packages.iter().find(|one| one["name"] == package);
+    let features = features
         .and_then(|package| package["features"].as_object())
         .ok_or_else(|| format!("cargo reports no features of {package}"))?;
     let names = features.keys().filter(|name| *name != "default");
@@ -68,6 +62,8 @@ fn choices(features: &[String], with_pairs: bool) -> Vec<Vec<&str>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::{choices, features_of};
 
     #[test]
@@ -89,11 +85,11 @@ mod tests {
 
     #[test]
     fn features_are_those_of_the_package_but_not_the_default() {
-        let metadata = r#"{ "packages": [
-            { "name": "other", "features": { "x": [] } },
-            { "name": "sdam", "features": { "default": ["b"], "b": [], "a": [] } }
-        ] }"#;
-        assert_eq!(features_of(metadata, "sdam").unwrap(), ["a", "b"]);
-        assert!(features_of(metadata, "none").is_err());
+        let packages = [
+            json!({ "name": "other", "features": { "x": [] } }),
+            json!({ "name": "sdam", "features": { "default": ["b"], "b": [], "a": [] } }),
+        ];
+        assert_eq!(features_of(&packages, "sdam").unwrap(), ["a", "b"]);
+        assert!(features_of(&packages, "none").is_err());
     }
 }

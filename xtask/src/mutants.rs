@@ -24,135 +24,79 @@ pub(crate) struct Options {
 struct Mutant {
     name: &'static str,
     file: &'static str,
+    /// A suite that has to notice the fault.
+    suite: &'static str,
     /// The text that the fault replaces. The file contains it once.
     from: &'static str,
     to: &'static str,
-    /// A suite that has to notice the fault.
-    suite: &'static str,
 }
 
-const MUTANTS: &[Mutant] = &[
-    Mutant {
-        name: "a pool that becomes ready is not published",
-        file: "sdam/src/engine/outputs.rs",
-        from: "self.events.push_with(now, EventName::PoolReady, ",
-        to: "#[cfg(any())] self.events.push_with(now, EventName::PoolReady, ",
-        suite: "cmap-format",
-    },
-    Mutant {
-        name: "a clear is not published",
-        file: "sdam/src/engine/outputs.rs",
-        from: "if !clear.was_paused {",
-        to: "if false {",
-        suite: "cmap-format",
-    },
-    Mutant {
-        name: "a clear of a paused pool is published",
-        file: "sdam/src/engine/outputs.rs",
-        from: "if !clear.was_paused {",
-        to: "if true {",
-        suite: "cmap-format",
-    },
-    Mutant {
-        name: "every error of a write is retryable",
-        file: "sdam/src/client/attempt.rs",
-        from: "counts && error.is_retryable_write(max_wire_version)",
-        to: "true || counts && error.is_retryable_write(max_wire_version)",
-        suite: "retryable-writes",
-    },
-    Mutant {
-        name: "no error of a write is retryable",
-        file: "sdam/src/client/attempt.rs",
-        from: "counts && error.is_retryable_write(max_wire_version)",
-        to: "false && counts && error.is_retryable_write(max_wire_version)",
-        suite: "retryable-writes",
-    },
-    Mutant {
-        name: "write errors are no errors",
-        file: "sdam/src/client/attempt.rs",
-        from: ".filter(|_| self.writes == Writes::Checked)?",
-        to: ".filter(|_| self.writes == Writes::Checked && false)?",
-        suite: "retryable-writes",
-    },
-    Mutant {
-        name: "sessions are never ended",
-        file: "sdam/src/client.rs",
-        from: "Some(patience), Box::pin(self.end_sessions())",
-        to: "Some(patience), Box::pin(async { if false { self.end_sessions().await } })",
-        suite: "connection-monitoring-and-pooling/logging",
-    },
-    Mutant {
-        name: "commands have no session",
-        file: "sdam-core/src/session.rs",
-        from: r#"command.document("lsid", |id| id.uuid("id", self.0));"#,
-        to: "let _ = (command, self);",
-        suite: "sessions",
-    },
-    Mutant {
-        name: "the number of a transaction is an int",
-        file: "sdam-core/src/session.rs",
-        from: r#"command.int64("txnNumber", self.number);"#,
-        to: r#"command.int32("txnNumber", self.number as i32);"#,
-        suite: "retryable-writes",
-    },
-    Mutant {
-        name: "the id of a session is a string",
-        file: "sdam-core/src/session.rs",
-        from: r#"id.uuid("id", self.0)"#,
-        to: r#"id.text("id", "a")"#,
-        suite: "sessions",
-    },
-    Mutant {
-        name: "commands have an argument that no server knows",
-        file: "sdam-core/src/session.rs",
-        from: r#"command.document("lsid", |id| id.uuid("id", self.0));"#,
-        to: r#"command.document("lsid", |id| id.uuid("id", self.0)); command.int32("lsId", 1);"#,
-        suite: "sessions",
-    },
-    Mutant {
-        name: "commands are sent as OP_QUERY",
-        file: "sdam-transport/src/wire/exchange.rs",
-        from: "OpMsg { request_id, body: command, ..OpMsg::default() }.encode()",
-        to: "OpQuery { request_id, flags: 0, collection: \"test.$cmd\", body: command }.encode()",
-        suite: "run-command",
-    },
-    Mutant {
-        name: "messages have a number that is no opcode",
-        file: "sdam-transport/src/wire.rs",
-        from: "const OP_MSG: i32 = 2013;",
-        to: "const OP_MSG: i32 = 2014;",
-        suite: "run-command",
-    },
-    Mutant {
-        name: "the flag that allows streams is another bit",
-        file: "sdam-transport/src/wire/format.rs",
-        from: "const EXHAUST_ALLOWED: u32 = 1 << 16;",
-        to: "const EXHAUST_ALLOWED: u32 = 1 << 15;",
-        suite: "run-command",
-    },
-    Mutant {
-        name: "the keys of SCRAM have another label",
-        file: "sdam-auth/src/scram.rs",
-        from: r#"b"Client Key""#,
-        to: r#"b"client key""#,
-        suite: "server-discovery-and-monitoring/unified",
-    },
-    Mutant {
-        name: "a load balancer has wire versions",
-        file: "sdam-core/src/deployment/topology/transition.rs",
-        from: "server_type: ServerType::LoadBalancer,\n",
-        to: "server_type: ServerType::LoadBalancer,\n\
-             wire_versions: crate::server::WireVersions { min: 0, max: 21 },\n",
-        suite: "load-balanced",
-    },
-    Mutant {
-        name: "hosts of other domains are accepted",
-        file: "sdam-core/src/srv.rs",
-        from: "hosts.iter().find(|host| !self.allows(host))",
-        to: "hosts.iter().find(|host| false && !self.allows(host))",
-        suite: "replica-set",
-    },
-];
+/// The faults: name, file and suite; the text that the fault replaces, after `-`; its replacement,
+/// after `+`.
+const MUTANTS: &str = r#"
+a pool that becomes ready is not published | sdam/src/engine/outputs.rs | cmap-format
+-self.events.push_with(now, EventName::PoolReady,
++#[cfg(any())] self.events.push_with(now, EventName::PoolReady,
+a clear is not published | sdam/src/engine/outputs.rs | cmap-format
+-if !clear.was_paused {
++if false {
+a clear of a paused pool is published | sdam/src/engine/outputs.rs | cmap-format
+-if !clear.was_paused {
++if true {
+every error of a write is retryable | sdam/src/client/attempt.rs | retryable-writes
+-counts && error.is_retryable_write(max_wire_version)
++true || counts && error.is_retryable_write(max_wire_version)
+no error of a write is retryable | sdam/src/client/attempt.rs | retryable-writes
+-counts && error.is_retryable_write(max_wire_version)
++false && counts && error.is_retryable_write(max_wire_version)
+write errors are no errors | sdam/src/client/attempt.rs | retryable-writes
+-.filter(|_| self.writes == Writes::Checked)?
++.filter(|_| self.writes == Writes::Checked && false)?
+sessions are never ended | sdam/src/client.rs | connection-monitoring-and-pooling/logging
+-Some(patience), Box::pin(self.end_sessions())
++Some(patience), Box::pin(async { if false { self.end_sessions().await } })
+commands have no session | sdam-core/src/session.rs | sessions
+-command.document("lsid", |id| id.uuid("id", self.0));
++let _ = (command, self);
+the number of a transaction is an int | sdam-core/src/session.rs | retryable-writes
+-command.int64("txnNumber", self.number);
++command.int32("txnNumber", self.number as i32);
+the id of a session is a string | sdam-core/src/session.rs | sessions
+-id.uuid("id", self.0)
++id.text("id", "a")
+commands have an argument that no server knows | sdam-core/src/session.rs | sessions
+-command.document("lsid", |id| id.uuid("id", self.0));
++command.document("lsid", |id| id.uuid("id", self.0)); command.int32("lsId", 1);
+commands are sent as OP_QUERY | sdam-transport/src/wire/exchange.rs | run-command
+-OpMsg { request_id, body: command, ..OpMsg::default() }.encode()
++OpQuery { request_id, flags: 0, collection: "test.$cmd", body: command }.encode()
+messages have a number that is no opcode | sdam-transport/src/wire.rs | run-command
+-const OP_MSG: i32 = 2013;
++const OP_MSG: i32 = 2014;
+the flag that allows streams is another bit | sdam-transport/src/wire/format.rs | run-command
+-const EXHAUST_ALLOWED: u32 = 1 << 16;
++const EXHAUST_ALLOWED: u32 = 1 << 15;
+the keys of SCRAM have another label | sdam-auth/src/scram.rs | server-discovery-and-monitoring/unified
+-b"Client Key"
++b"client key"
+a load balancer has wire versions | sdam-core/src/deployment/topology/transition.rs | load-balanced
+-ServerType::LoadBalancer,
++ServerType::LoadBalancer, wire_versions: crate::server::WireVersions { min: 0, max: 21 },
+hosts of other domains are accepted | sdam-core/src/srv.rs | replica-set
+-hosts.iter().find(|host| !self.allows(host))
++hosts.iter().find(|host| false && !self.allows(host))
+"#;
+
+fn mutants() -> Vec<Mutant> {
+    let lines: Vec<_> = MUTANTS.trim().lines().collect();
+    let mutants = lines.chunks_exact(3).filter_map(|lines| {
+        let mut words = lines[0].split(" | ");
+        let (name, file, suite) = (words.next()?, words.next()?, words.next()?);
+        let (from, to) = (lines[1].strip_prefix('-')?, lines[2].strip_prefix('+')?);
+        Some(Mutant { name, file, suite, from, to })
+    });
+    mutants.collect()
+}
 
 /// Plants the faults one by one in a copy of the workspace, and then changes the files.
 ///
@@ -162,7 +106,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let tree = root().join("target/mutants/tree");
     copy(&tree)?;
     let name = options.name.as_deref().unwrap_or_default();
-    let chosen: Vec<_> = MUTANTS.iter().filter(|mutant| mutant.name.starts_with(name)).collect();
+    let mut chosen = mutants();
+    chosen.retain(|mutant| mutant.name.starts_with(name));
     if chosen.is_empty() {
         return Err(format!("no fault has a name that begins with `{name}`").into());
     }
@@ -237,7 +182,8 @@ mod tests {
 
     #[test]
     fn every_fault_can_be_planted() {
-        for mutant in MUTANTS {
+        assert_eq!(mutants().len() * 3, MUTANTS.trim().lines().count());
+        for mutant in mutants() {
             let source = fs::read_to_string(root().join(mutant.file)).unwrap();
             assert_ne!(mutant.plant(&source).unwrap(), source);
         }
