@@ -11,176 +11,39 @@ use sha2::{Digest, Sha256};
 use crate::suite::Suite;
 
 /// A folder of test files, with the required number of files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Folder {
-    /// The location, relative to `source/` in the specifications' repository.
-    specifications: Place,
-    /// The location, relative to `test/` in a source distribution of PyMongo.
-    pymongo: Place,
+    /// The path below `source/` in the specifications' repository, without the segment `tests` that
+    /// follows the first one there. Reports use it as the name.
+    pub(crate) name: &'static str,
+    /// The path below `test/` in a source distribution of PyMongo.
+    pymongo: &'static str,
+    /// The number of files in the specifications, and in PyMongo.
+    counts: [usize; 2],
     /// The names of the files to run, if the location also contains files that do not belong to
-    /// this folder.
-    only: Option<&'static [&'static str]>,
+    /// this folder; otherwise empty.
+    only: &'static [&'static str],
 }
-
-/// A path and the required number of files below it.
-type Place = (&'static str, usize);
 
 impl Folder {
-    const fn new(specifications: Place, pymongo: Place) -> Self {
-        Self { specifications, pymongo, only: None }
+    pub(crate) const fn new(name: &'static str, pymongo: &'static str, files: usize) -> Self {
+        Self { name, pymongo, counts: [files; 2], only: &[] }
     }
 
-    const fn only(mut self, names: &'static [&'static str]) -> Self {
-        self.only = Some(names);
-        self
+    /// Sets the number of files in PyMongo, if it is another one there.
+    pub(crate) const fn in_pymongo(self, files: usize) -> Self {
+        Self { counts: [self.counts[0], files], ..self }
     }
 
-    /// Returns the folder's path in the specifications' repository. Reports use this path as the
-    /// folder's name.
-    pub const fn name(&self) -> &'static str {
-        self.specifications.0
+    fn specifications(self) -> PathBuf {
+        let (first, rest) = self.name.split_once('/').unwrap_or((self.name, ""));
+        Path::new(first).join("tests").join(rest)
+    }
+
+    pub(crate) const fn only(self, only: &'static [&'static str]) -> Self {
+        Self { only, ..self }
     }
 }
-
-/// Tests of suitable servers, the latency window and deprioritized servers.
-pub const SERVER_SELECTION: Folder = Folder::new(
-    ("server-selection/tests/server_selection", 88),
-    ("server_selection/server_selection", 88),
-);
-/// Tests of the frequency with which each server in the latency window is selected.
-pub const IN_WINDOW: Folder =
-    Folder::new(("server-selection/tests/in_window", 8), ("server_selection/in_window", 8));
-/// Tests of average round-trip times.
-pub const RTT: Folder = Folder::new(("server-selection/tests/rtt", 7), ("server_selection/rtt", 7));
-/// Tests of suitable servers for read preferences with a staleness limit.
-pub const MAX_STALENESS: Folder = Folder::new(("max-staleness/tests", 32), ("max_staleness", 32));
-/// Tests of connection string options. PyMongo does not support proxies.
-pub const URI_OPTIONS: Folder = Folder::new(("uri-options/tests", 12), ("uri_options", 11));
-/// Tests of the syntax of connection strings.
-pub const CONNECTION_STRING: Folder =
-    Folder::new(("connection-string/tests", 8), ("connection_string/test", 8));
-
-/// Tests of SRV seed lists of replica sets. PyMongo has more of these files, because its copy is
-/// from a later version.
-pub const SRV_REPLICA_SET: Folder = Folder::new(
-    ("initial-dns-seedlist-discovery/tests/replica-set", 40),
-    ("srv_seedlist/replica-set", 42),
-);
-/// Tests of SRV seed lists of sharded clusters.
-pub const SRV_SHARDED: Folder =
-    Folder::new(("initial-dns-seedlist-discovery/tests/sharded", 4), ("srv_seedlist/sharded", 4));
-/// Tests of SRV seed lists of load balancers.
-pub const SRV_LOAD_BALANCED: Folder = Folder::new(
-    ("initial-dns-seedlist-discovery/tests/load-balanced", 9),
-    ("srv_seedlist/load-balanced", 9),
-);
-
-/// Tests of replica sets: topology descriptions after hello replies.
-pub const SDAM_RS: Folder = Folder::new(
-    ("server-discovery-and-monitoring/tests/rs", 77),
-    ("discovery_and_monitoring/rs", 77),
-);
-/// Tests of sharded clusters: topology descriptions after hello replies.
-pub const SDAM_SHARDED: Folder = Folder::new(
-    ("server-discovery-and-monitoring/tests/sharded", 9),
-    ("discovery_and_monitoring/sharded", 9),
-);
-/// Tests of single servers: topology descriptions after hello replies.
-pub const SDAM_SINGLE: Folder = Folder::new(
-    ("server-discovery-and-monitoring/tests/single", 19),
-    ("discovery_and_monitoring/single", 19),
-);
-/// Tests of load balancers: topology descriptions.
-pub const SDAM_LOAD_BALANCED: Folder = Folder::new(
-    ("server-discovery-and-monitoring/tests/load-balanced", 1),
-    ("discovery_and_monitoring/load-balanced", 1),
-);
-/// Tests of descriptions and pool generations after operation errors.
-pub const SDAM_ERRORS: Folder = Folder::new(
-    ("server-discovery-and-monitoring/tests/errors", 72),
-    ("discovery_and_monitoring/errors", 72),
-);
-/// Tests of the events that monitoring publishes.
-pub const SDAM_MONITORING: Folder =
-    Folder::new(("server-discovery-and-monitoring/tests/monitoring", 8), ("sdam_monitoring", 8));
-
-/// Tests of discovery and monitoring in complete deployments.
-pub const SDAM_UNIFIED: Folder = Folder::new(
-    ("server-discovery-and-monitoring/tests/unified", 36),
-    ("discovery_and_monitoring/unified", 28),
-);
-/// Tests of log messages about server selection.
-pub const SELECTION_LOGGING: Folder =
-    Folder::new(("server-selection/tests/logging", 5), ("server_selection_logging", 5));
-/// Tests of connection pools.
-pub const POOLS: Folder = Folder::new(
-    ("connection-monitoring-and-pooling/tests/cmap-format", 33),
-    ("connection_monitoring", 31),
-);
-/// Tests of log messages about connection pools.
-pub const POOL_LOGGING: Folder =
-    Folder::new(("connection-monitoring-and-pooling/tests/logging", 2), ("connection_logging", 1));
-/// Tests of clients behind load balancers.
-pub const LOAD_BALANCERS: Folder = Folder::new(("load-balancers/tests", 8), ("load_balancer", 6));
-/// Tests of retries after errors from overloaded servers.
-pub const BACKPRESSURE: Folder =
-    Folder::new(("client-backpressure/tests", 4), ("client-backpressure", 4));
-/// Tests of the metadata that clients send.
-pub const HANDSHAKE: Folder =
-    Folder::new(("mongodb-handshake/tests/unified", 1), ("handshake/unified", 1));
-/// Tests of the versioned API.
-pub const VERSIONED_API: Folder = Folder::new(("versioned-api/tests", 6), ("versioned-api", 6));
-
-/// Tests of credentials in connection strings.
-pub const CREDENTIALS: Folder = Folder::new(("auth/tests/legacy", 1), ("auth/legacy", 1));
-/// Tests of sessions. The other files in the folder test causal consistency and snapshots, which
-/// are left to drivers.
-pub const SESSIONS: Folder = Folder::new(("sessions/tests", 3), ("sessions", 3)).only(&[
-    "driver-sessions-dirty-session-errors",
-    "driver-sessions-server-support",
-    "implicit-sessions-default-causal-consistency",
-]);
-/// Tests of retryable reads.
-pub const RETRYABLE_READS: Folder =
-    Folder::new(("retryable-reads/tests/unified", 45), ("retryable_reads/unified", 45));
-/// Tests of retryable writes.
-pub const RETRYABLE_WRITES: Folder =
-    Folder::new(("retryable-writes/tests/unified", 35), ("retryable_writes/unified", 35));
-/// Tests of log messages about commands.
-pub const COMMAND_LOGGING: Folder =
-    Folder::new(("command-logging-and-monitoring/tests/logging", 9), ("command_logging", 9));
-/// Tests of command monitoring events.
-pub const COMMAND_MONITORING: Folder = Folder::new(
-    ("command-logging-and-monitoring/tests/monitoring", 14),
-    ("command_monitoring", 14),
-);
-/// Tests of commands that applications run themselves (`runCommand`).
-pub const RUN_COMMAND: Folder = Folder::new(("run-command/tests/unified", 2), ("run_command", 2));
-
-/// Tests of operation timeouts. The other files in the folder test change streams, tailable
-/// cursors, GridFS, bulk writes with several commands and the transaction helper. PyMongo has no
-/// timeouts for databases and collections.
-pub const TIMEOUTS: Folder =
-    Folder::new(("client-side-operations-timeout/tests", 18), ("csot", 16)).only(&[
-        "close-cursors",
-        "command-execution",
-        "cursors",
-        "deprecated-options",
-        "error-transformations",
-        "global-timeoutMS",
-        "legacy-timeouts",
-        "non-tailable-cursors",
-        "override-collection-timeoutMS",
-        "override-database-timeoutMS",
-        "override-operation-timeoutMS",
-        "retryability-legacy-timeouts",
-        "retryability-timeoutMS",
-        "runCursorCommand",
-        "sessions-inherit-timeoutMS",
-        "sessions-override-operation-timeoutMS",
-        "sessions-override-timeoutMS",
-        "waitQueueTimeout",
-    ]);
 
 /// The test files on disk.
 #[derive(Clone, Debug)]
@@ -215,9 +78,10 @@ impl Corpus {
             ("", Layout::PyMongo),
             ("test", Layout::PyMongo),
         ];
+        let first = Suite::ALL[0].folder;
         for (below, layout) in layouts {
             let corpus = Self { root: root.join(below), layout };
-            if corpus.path(SERVER_SELECTION).is_dir() {
+            if corpus.path(first).is_dir() {
                 return Ok(corpus);
             }
         }
@@ -225,7 +89,7 @@ impl Corpus {
             "{} is neither the specifications' repository nor a source distribution of PyMongo: \
              there is no {} in it",
             root.display(),
-            SERVER_SELECTION.name()
+            first.specifications().display()
         ))
     }
 
@@ -258,18 +122,16 @@ impl Corpus {
         let path = self.path(folder);
         let mut paths = Vec::new();
         collect(&path, &mut paths)?;
-        if let Some(names) = folder.only {
-            paths.retain(|path| {
-                let name = path.file_stem().unwrap_or_default();
-                names.iter().any(|own| *own == name)
-            });
-        }
+        paths.retain(|path| {
+            let name = path.file_stem().unwrap_or_default();
+            folder.only.is_empty() || folder.only.iter().any(|own| *own == name)
+        });
         if self.layout == Layout::PyMongo {
             paths.retain(|path| !OUTDATED.iter().any(|file| path.ends_with(file)));
             paths.retain(|path| !is_of_refused_option(path));
         }
         paths.sort();
-        let (_, expected) = self.place(folder);
+        let expected = folder.counts[usize::from(self.layout == Layout::PyMongo)];
         if paths.len() != expected {
             return Err(format!(
                 "{} has {} test files, but should have {expected}: the corpus is incomplete or of \
@@ -303,15 +165,11 @@ impl Corpus {
             .fold(String::new(), |digits, byte| digits + &format!("{byte:02x}")))
     }
 
-    fn place(&self, folder: Folder) -> Place {
-        match self.layout {
-            Layout::Specifications => folder.specifications,
-            Layout::PyMongo => folder.pymongo,
-        }
-    }
-
     fn path(&self, folder: Folder) -> PathBuf {
-        self.root.join(self.place(folder).0)
+        self.root.join(match self.layout {
+            Layout::Specifications => folder.specifications(),
+            Layout::PyMongo => folder.pymongo.into(),
+        })
     }
 }
 

@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use crate::{
     auth, cmap,
-    corpus::{self, Folder},
+    corpus::Folder,
     engine,
     host::Host,
     run::{Offer, Run},
@@ -68,57 +68,126 @@ pub struct Suite {
 impl Suite {
     /// All suites, in the order in which they are reported.
     pub const ALL: &[Self] = &[
-        Self::sdam(corpus::SDAM_RS),
-        Self::sdam(corpus::SDAM_SHARDED),
-        Self::sdam(corpus::SDAM_SINGLE),
-        Self::sdam(corpus::SDAM_LOAD_BALANCED),
-        Self::sdam(corpus::SDAM_ERRORS),
-        Self::sdam(corpus::SDAM_MONITORING),
-        Self::new(corpus::SERVER_SELECTION, selection::select)
-            .through(engine::select, scan::select),
+        Self::sdam("server-discovery-and-monitoring/rs", "discovery_and_monitoring/rs", 77),
+        Self::sdam(
+            "server-discovery-and-monitoring/sharded",
+            "discovery_and_monitoring/sharded",
+            9,
+        ),
+        Self::sdam("server-discovery-and-monitoring/single", "discovery_and_monitoring/single", 19),
+        Self::sdam(
+            "server-discovery-and-monitoring/load-balanced",
+            "discovery_and_monitoring/load-balanced",
+            1,
+        ),
+        Self::sdam("server-discovery-and-monitoring/errors", "discovery_and_monitoring/errors", 72),
+        Self::sdam("server-discovery-and-monitoring/monitoring", "sdam_monitoring", 8),
+        Self::new(
+            "server-selection/server_selection",
+            "server_selection/server_selection",
+            88,
+            selection::select,
+        )
+        .through(engine::select, scan::select),
         Self {
             scan_covers: scan::covers_in_window,
-            ..Self::new(corpus::IN_WINDOW, selection::in_window)
-                .through(engine::in_window, scan::in_window)
+            ..Self::new(
+                "server-selection/in_window",
+                "server_selection/in_window",
+                8,
+                selection::in_window,
+            )
+            .through(engine::in_window, scan::in_window)
         },
-        Self::new(corpus::RTT, selection::rtt).through(engine::rtt, scan::rtt),
-        Self::new(corpus::MAX_STALENESS, selection::select).through(engine::select, scan::select),
-        Self::new(corpus::URI_OPTIONS, uri::check_file),
-        Self::new(corpus::CONNECTION_STRING, uri::check_file),
-        Self { left_out: auth::left_out, ..Self::new(corpus::CREDENTIALS, auth::check) },
-        Self::new(corpus::SRV_REPLICA_SET, srv::check).through(
-            |host, file| srv::discover(host, file, Kind::ReplicaSet),
-            |file| srv::scan(file, Kind::ReplicaSet),
-        ),
-        Self::new(corpus::SRV_SHARDED, srv::check).through(
+        Self::new("server-selection/rtt", "server_selection/rtt", 7, selection::rtt)
+            .through(engine::rtt, scan::rtt),
+        Self::new("max-staleness", "max_staleness", 32, selection::select)
+            .through(engine::select, scan::select),
+        // PyMongo does not support proxies.
+        Self::new("uri-options", "uri_options", 12, uri::check_file).in_pymongo(11),
+        Self::new("connection-string", "connection_string/test", 8, uri::check_file),
+        Self {
+            left_out: auth::left_out,
+            ..Self::new("auth/legacy", "auth/legacy", 1, auth::check)
+        },
+        // PyMongo has more of these files, because its copy is from a later version.
+        Self::srv("initial-dns-seedlist-discovery/replica-set", "srv_seedlist/replica-set", 40)
+            .in_pymongo(42)
+            .through(
+                |host, file| srv::discover(host, file, Kind::ReplicaSet),
+                |file| srv::scan(file, Kind::ReplicaSet),
+            ),
+        Self::srv("initial-dns-seedlist-discovery/sharded", "srv_seedlist/sharded", 4).through(
             |host, file| srv::discover(host, file, Kind::Sharded),
             |file| srv::scan(file, Kind::Sharded),
         ),
-        Self::new(corpus::SRV_LOAD_BALANCED, srv::check).through(
-            |host, file| srv::discover(host, file, Kind::LoadBalanced),
-            |file| srv::scan(file, Kind::LoadBalanced),
-        ),
-        Self::deployed(corpus::SDAM_UNIFIED, unified::runs),
-        Self::deployed(corpus::SELECTION_LOGGING, unified::runs),
-        Self::deployed(corpus::POOLS, cmap::runs),
-        Self::deployed(corpus::POOL_LOGGING, unified::runs),
-        Self::deployed(corpus::LOAD_BALANCERS, unified::runs),
-        Self::deployed(corpus::BACKPRESSURE, unified::runs),
-        Self::deployed(corpus::HANDSHAKE, unified::runs),
-        Self::deployed(corpus::VERSIONED_API, unified::runs),
-        Self::deployed(corpus::RUN_COMMAND, unified::runs),
-        Self::deployed(corpus::SESSIONS, unified::runs),
-        Self::deployed(corpus::RETRYABLE_READS, unified::runs),
-        Self::deployed(corpus::RETRYABLE_WRITES, unified::runs),
-        Self::deployed(corpus::COMMAND_LOGGING, unified::runs),
-        Self::deployed(corpus::COMMAND_MONITORING, unified::runs),
-        Self::deployed(corpus::TIMEOUTS, unified::runs),
+        Self::srv("initial-dns-seedlist-discovery/load-balanced", "srv_seedlist/load-balanced", 9)
+            .through(
+                |host, file| srv::discover(host, file, Kind::LoadBalanced),
+                |file| srv::scan(file, Kind::LoadBalanced),
+            ),
+        Self::deployed(
+            "server-discovery-and-monitoring/unified",
+            "discovery_and_monitoring/unified",
+            36,
+        )
+        .in_pymongo(28),
+        Self::deployed("server-selection/logging", "server_selection_logging", 5),
+        Self {
+            deployed: Some(cmap::runs),
+            ..Self::deployed(
+                "connection-monitoring-and-pooling/cmap-format",
+                "connection_monitoring",
+                33,
+            )
+            .in_pymongo(31)
+        },
+        Self::deployed("connection-monitoring-and-pooling/logging", "connection_logging", 2)
+            .in_pymongo(1),
+        Self::deployed("load-balancers", "load_balancer", 8).in_pymongo(6),
+        Self::deployed("client-backpressure", "client-backpressure", 4),
+        Self::deployed("mongodb-handshake/unified", "handshake/unified", 1),
+        Self::deployed("versioned-api", "versioned-api", 6),
+        Self::deployed("run-command/unified", "run_command", 2),
+        // The other files test causal consistency and snapshots, which are left to drivers.
+        Self::deployed("sessions", "sessions", 3).only(&[
+            "driver-sessions-dirty-session-errors",
+            "driver-sessions-server-support",
+            "implicit-sessions-default-causal-consistency",
+        ]),
+        Self::deployed("retryable-reads/unified", "retryable_reads/unified", 45),
+        Self::deployed("retryable-writes/unified", "retryable_writes/unified", 35),
+        Self::deployed("command-logging-and-monitoring/logging", "command_logging", 9),
+        Self::deployed("command-logging-and-monitoring/monitoring", "command_monitoring", 14),
+        // The other files test change streams, tailable cursors, GridFS, bulk writes with several
+        // commands and the transaction helper. PyMongo has no timeouts for databases and
+        // collections.
+        Self::deployed("client-side-operations-timeout", "csot", 18).in_pymongo(16).only(&[
+            "close-cursors",
+            "command-execution",
+            "cursors",
+            "deprecated-options",
+            "error-transformations",
+            "global-timeoutMS",
+            "legacy-timeouts",
+            "non-tailable-cursors",
+            "override-collection-timeoutMS",
+            "override-database-timeoutMS",
+            "override-operation-timeoutMS",
+            "retryability-legacy-timeouts",
+            "retryability-timeoutMS",
+            "runCursorCommand",
+            "sessions-inherit-timeoutMS",
+            "sessions-override-operation-timeoutMS",
+            "sessions-override-timeoutMS",
+            "waitQueueTimeout",
+        ]),
     ];
 
-    const fn new(folder: Folder, pure: Check) -> Self {
+    const fn new(name: &'static str, pymongo: &'static str, files: usize, pure: Check) -> Self {
         let covers = |_: &Value| true;
         Self {
-            folder,
+            folder: Folder::new(name, pymongo, files),
             pure: Some(pure),
             engine: None,
             deployed: None,
@@ -129,31 +198,41 @@ impl Suite {
         }
     }
 
-    const fn deployed(folder: Folder, runs: Runs) -> Self {
-        Self {
-            pure: None,
-            deployed: Some(runs),
-            left_out: unified::excluded,
-            stands_in: unified::stands_in,
-            ..Self::new(folder, sdam::pure::check)
-        }
+    const fn sdam(name: &'static str, pymongo: &'static str, files: usize) -> Self {
+        Self::new(name, pymongo, files, sdam::pure::check)
+            .through(engine::discovery_and_monitoring, scan::discovery_and_monitoring)
     }
 
-    const fn sdam(folder: Folder) -> Self {
-        Self::new(folder, sdam::pure::check)
-            .through(engine::discovery_and_monitoring, scan::discovery_and_monitoring)
+    const fn srv(name: &'static str, pymongo: &'static str, files: usize) -> Self {
+        Self::new(name, pymongo, files, srv::check)
+    }
+
+    const fn deployed(name: &'static str, pymongo: &'static str, files: usize) -> Self {
+        Self {
+            pure: None,
+            deployed: Some(unified::runs),
+            left_out: unified::excluded,
+            stands_in: unified::stands_in,
+            ..Self::new(name, pymongo, files, sdam::pure::check)
+        }
     }
 
     const fn through(self, engine: HostedCheck, scan: Check) -> Self {
         Self { engine: Some(engine), scan: Some(scan), ..self }
     }
 
+    const fn in_pymongo(self, files: usize) -> Self {
+        Self { folder: self.folder.in_pymongo(files), ..self }
+    }
+
+    const fn only(self, names: &'static [&'static str]) -> Self {
+        Self { folder: self.folder.only(names), ..self }
+    }
+
     /// Returns the folder's path in the specifications' repository without the segment `tests`,
     /// such as `server-selection/rtt`.
-    pub fn name(&self) -> String {
-        let parts = self.folder.name().split('/');
-        let parts: Vec<_> = parts.filter(|part| *part != "tests").collect();
-        parts.join("/")
+    pub const fn name(&self) -> &'static str {
+        self.folder.name
     }
 
     /// Returns whether `pattern` is the whole name of this suite, or the first or last segments of

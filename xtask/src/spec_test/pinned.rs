@@ -99,7 +99,7 @@ mod tests {
             let tests = vec![json!({ "description": "" }); tests];
             let file = File { name: "a".to_owned(), json: json!({ "tests": tests }) };
             report.cover(choose_suites(&["auth".to_owned()]).unwrap()[0], &file);
-            report.add("auth".to_owned(), "sim", Cell { passed, ..Cell::default() });
+            report.add("auth", "sim", Cell { passed, ..Cell::default() });
             report
         };
         let pinned = |runs| Pinned {

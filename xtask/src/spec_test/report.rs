@@ -29,8 +29,9 @@ impl Cell {
         self.ran.iter().map(|(_, environments)| environments.len()).sum()
     }
 
-    fn total(&self) -> usize {
-        self.passed + self.failed.len() + self.skipped.len()
+    /// Returns the numbers of passed, failed and skipped files.
+    fn figures(&self) -> [usize; 3] {
+        [self.passed, self.failed.len(), self.skipped.len()]
     }
 }
 
@@ -58,9 +59,9 @@ impl fmt::Display for Totals {
 pub(crate) struct Report {
     /// The numbers of files and tests, each counted once for all columns.
     pub(crate) scope: Totals,
-    suites: Vec<String>,
+    suites: Vec<&'static str>,
     runtimes: Vec<&'static str>,
-    cells: Vec<(String, &'static str, Cell)>,
+    cells: Vec<(&'static str, &'static str, Cell)>,
     /// The tests that are never run, with one line for each file and reason.
     left_out: Vec<String>,
     /// The files whose verdict depends on what the tests do in place of a driver.
@@ -95,9 +96,9 @@ impl Report {
         }
     }
 
-    pub(crate) fn add(&mut self, suite: String, runtime: &'static str, cell: Cell) {
+    pub(crate) fn add(&mut self, suite: &'static str, runtime: &'static str, cell: Cell) {
         if !self.suites.contains(&suite) {
-            self.suites.push(suite.clone());
+            self.suites.push(suite);
         }
         if !self.runtimes.contains(&runtime) {
             self.runtimes.push(runtime);
@@ -106,15 +107,13 @@ impl Report {
     }
 
     /// Returns the cells that contain at least one file.
-    fn cells(&self) -> impl Iterator<Item = &(String, &'static str, Cell)> {
-        self.cells.iter().filter(|(.., cell)| cell.total() > 0)
+    fn cells(&self) -> impl Iterator<Item = &(&'static str, &'static str, Cell)> {
+        self.cells.iter().filter(|(.., cell)| cell.figures() != [0; 3])
     }
 
     /// Returns the numbers of passed, failed and skipped files.
-    fn totals(&self) -> (usize, usize, usize) {
-        self.cells().fold((0, 0, 0), |sum, (.., cell)| {
-            (sum.0 + cell.passed, sum.1 + cell.failed.len(), sum.2 + cell.skipped.len())
-        })
+    fn totals(&self) -> [usize; 3] {
+        [0, 1, 2].map(|index| self.cells.iter().map(|(.., cell)| cell.figures()[index]).sum())
     }
 
     /// Returns the number of files that passed in a column, and how many times a test ran on a
@@ -126,7 +125,7 @@ impl Report {
 
     /// Returns the summary line: the results of the files in all columns, and what they consist of.
     pub(crate) fn summary(&self, origin: &str) -> String {
-        let (passed, failed, skipped) = self.totals();
+        let [passed, failed, skipped] = self.totals();
         let scope = &self.scope;
         format!("spec-test: {passed} passed, {failed} failed, {skipped} skipped; {scope}; {origin}")
     }
@@ -137,35 +136,28 @@ impl Report {
     /// If no file was run, or if any file failed.
     pub(crate) fn verdict(&self) -> Result<()> {
         match self.totals() {
-            (0, 0, 0) => Err("no test was selected".into()),
-            (_, 0, 0) => Ok(()),
+            [0, 0, 0] => Err("no test was selected".into()),
+            [_, 0, 0] => Ok(()),
             _ => Err("not every specification test passed".into()),
         }
     }
 
     pub(crate) fn to_json(&self) -> String {
-        let results: Vec<_> = self
-            .cells()
-            .map(|(suite, runtime, cell)| {
-                json!({
-                    "suite": suite,
-                    "runtime": runtime,
-                    "passed": cell.passed,
-                    "failed": cell.failed.len(),
-                    "skipped": cell.skipped.len(),
-                    "runs": cell.runs(),
-                })
+        let result = |(suite, runtime, cell): &(&str, &str, Cell)| {
+            let ([passed, failed, skipped], runs) = (cell.figures(), cell.runs());
+            json!({
+                "suite": suite, "runtime": runtime, "runs": runs,
+                "passed": passed, "failed": failed, "skipped": skipped,
             })
-            .collect();
+        };
+        let results: Vec<_> = self.cells().map(result).collect();
         format!("{:#}\n", json!({ "results": results }))
     }
-}
 
-impl Report {
     /// Returns the runtimes and the deployments on which each file of `suite` ran.
     fn places(&self, suite: &str) -> BTreeMap<&str, (Vec<&'static str>, BTreeSet<Environment>)> {
         let mut places: BTreeMap<_, (Vec<_>, BTreeSet<_>)> = BTreeMap::new();
-        for (_, runtime, cell) in self.cells().filter(|(own, ..)| own == suite) {
+        for (_, runtime, cell) in self.cells().filter(|(own, ..)| *own == suite) {
             let ran = cell.ran.iter();
             for (file, environments) in ran.filter(|(_, environments)| !environments.is_empty()) {
                 let (runtimes, all) = places.entry(&**file).or_default();
@@ -201,7 +193,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.suites.iter().map(String::len).max().unwrap_or(0);
+        let width = self.suites.iter().map(|suite| suite.len()).max().unwrap_or(0);
         write!(f, "{:width$}", "passed/failed/skipped")?;
         for runtime in &self.runtimes {
             write!(f, "  {runtime:>10}")?;
@@ -211,21 +203,16 @@ impl fmt::Display for Report {
             write!(f, "{suite:width$}")?;
             for runtime in &self.runtimes {
                 let cell = self.cells().find(|(own, on, _)| own == suite && on == runtime);
-                let figures = cell.map_or_else(
-                    || "-".to_owned(),
-                    |(.., cell)| {
-                        let (failed, skipped) = (cell.failed.len(), cell.skipped.len());
-                        format!("{}/{failed}/{skipped}", cell.passed)
-                    },
-                );
+                let figures = cell.map_or("-".to_owned(), |(.., cell)| {
+                    cell.figures().map(|figure| figure.to_string()).join("/")
+                });
                 write!(f, "  {figures:>10}")?;
             }
             writeln!(f)?;
         }
         write!(f, "{:width$}", "runs of tests on deployments")?;
         for runtime in &self.runtimes {
-            let cells = self.cells().filter(|(_, on, _)| on == runtime);
-            let runs: usize = cells.map(|(.., cell)| cell.runs()).sum();
+            let (_, runs) = self.passed(runtime).unwrap_or_default();
             write!(f, "  {runs:>10}")?;
         }
         writeln!(f)?;

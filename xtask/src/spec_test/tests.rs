@@ -25,7 +25,7 @@ fn cell(passed: usize, failed: &[(&str, &str)], skipped: &[&str]) -> Cell {
 fn report(cells: impl IntoIterator<Item = (&'static str, &'static str, Cell)>) -> Report {
     let mut report = Report::default();
     for (suite, runtime, cell) in cells {
-        report.add(suite.to_owned(), runtime, cell);
+        report.add(suite, runtime, cell);
     }
     report
 }
