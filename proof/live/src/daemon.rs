@@ -322,8 +322,9 @@ pub(crate) fn work_dir(purpose: &str) -> io::Result<TempDir> {
     work_dir_in(&target_dir().join("live"), purpose)
 }
 
-/// Creates a directory in `parent`. If `parent` is missing, it is created as well.
-pub(crate) fn work_dir_in(parent: &Path, purpose: &str) -> io::Result<TempDir> {
+/// Creates a directory in `parent` whose name begins with `purpose`; it is removed on drop. If
+/// `parent` is missing, it is created as well.
+pub fn work_dir_in(parent: &Path, purpose: &str) -> io::Result<TempDir> {
     fs::create_dir_all(parent)?;
     let mut builder = tempfile::Builder::new();
     builder.prefix(&format!("{purpose}-")).tempdir_in(parent)

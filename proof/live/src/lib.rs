@@ -31,7 +31,7 @@ mod replica_set;
 mod tls;
 
 pub use crate::client::Client;
-pub use crate::daemon::{Daemon, Port, target_dir};
+pub use crate::daemon::{Daemon, Port, target_dir, work_dir_in};
 pub use crate::debian::{Prometheus, Socks, Terminal};
 pub use crate::dns::{Dns, Record, RecordType};
 pub use crate::error::{CommandError, Error, Unavailable, or_skip};

@@ -57,11 +57,17 @@ fn environments(releases: &[ServerVersion]) -> Vec<Environment> {
     environments
 }
 
-fn version(environment: &Environment) -> Result<ServerVersion, String> {
+/// Returns `blueprint` with the release and the user of `environment`.
+fn fitted(blueprint: Blueprint, environment: &Environment) -> Result<Blueprint, String> {
     let mut versions = ServerVersion::SERIES.into_iter();
-    versions
+    let version = versions
         .find(|version| version.numbers().map(i32::cast_unsigned) == environment.release)
-        .ok_or_else(|| format!("{environment} cannot be simulated"))
+        .ok_or_else(|| format!("{environment} cannot be simulated"))?;
+    let blueprint = blueprint.version(version);
+    if environment.authentication {
+        return Ok(blueprint.user(User::new(USER, PASSWORD)));
+    }
+    Ok(blueprint)
 }
 
 /// Starts a deployment on loopback TCP, whose time is that of `clock`.
@@ -78,21 +84,17 @@ pub(super) fn serve(
         Kind::LoadBalanced => Blueprint::load_balanced(2),
     };
     let start = |blueprint: Blueprint| {
-        let mut blueprint = blueprint.version(version(environment)?);
-        if environment.authentication {
-            blueprint = blueprint.user(User::new(USER, PASSWORD));
-        }
         let listen = Listen::new().clock(Arc::new(clock.clone()));
-        listen.serve(blueprint).map_err(|error| error.to_string())
+        let server = listen.serve(fitted(blueprint, environment)?);
+        let server = server.map_err(|error| error.to_string())?;
+        Ok::<_, String>((connection_string(server.uri(), environment), server))
     };
-    let server = start(blueprint)?;
-    let uri = connection_string(server.uri(), environment);
+    let (uri, server) = start(blueprint)?;
     if environment.kind != Kind::LoadBalanced {
         return Ok(TestDeployment::new(uri, None, runtime, block_on, server));
     }
     // A load balancer has one port, so the deployment with a single mongos is separate.
-    let single = start(Blueprint::load_balanced(1))?;
-    let single_uri = connection_string(single.uri(), environment);
+    let (single_uri, single) = start(Blueprint::load_balanced(1))?;
     Ok(TestDeployment::new(uri, Some(single_uri), runtime, block_on, (server, single)))
 }
 
@@ -106,11 +108,7 @@ pub(super) fn simulate(environment: &Environment, seed: u64) -> Result<TestDeplo
         // One load balancer has a single mongos behind it, and the other one has two.
         Kind::LoadBalanced => Blueprint::load_balanced(3).at(hosts(1).chain(hosts(2))),
     };
-    let mut blueprint = blueprint.version(version(environment)?);
-    if environment.authentication {
-        blueprint = blueprint.user(User::new(USER, PASSWORD));
-    }
-    let sim = Sim::new(seed, &blueprint);
+    let sim = Sim::new(seed, &fitted(blueprint, environment)?);
     let runtime = sim.runtime();
     let uri = connection_string(&sim.uri(), environment);
     let block_on = move |future: BoxFuture<'_, ()>| sim.block_on(future);

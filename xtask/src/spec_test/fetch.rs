@@ -37,9 +37,10 @@ fn below(target: &Path) -> Result<Corpus> {
     let home = target.join("spec-corpus");
     let mut origin = "fetched earlier";
     if !home.is_dir() {
-        let staging = Staging::new(target)?;
+        let staging = sdam_live::work_dir_in(target, "spec-corpus")
+            .map_err(|error| format!("cannot write to {}: {error}", target.display()))?;
         let fetched;
-        (fetched, origin) = fetch(&staging.0)?;
+        (fetched, origin) = fetch(staging.path())?;
         // If the folder already exists, it is complete, because it is always renamed into place in
         // one step.
         fs::rename(&fetched, &home)
@@ -48,25 +49,6 @@ fn below(target: &Path) -> Result<Corpus> {
     println!("official files: {} ({origin})", relative(&home));
     let hint = |error| format!("{error}; remove {} to fetch it again", home.display());
     Ok(Corpus::open(&home).map_err(hint)?)
-}
-
-/// A temporary folder of this process, removed on drop.
-struct Staging(PathBuf);
-
-impl Staging {
-    fn new(target: &Path) -> Result<Self> {
-        let path = target.join(format!("spec-corpus.{}", std::process::id()));
-        fs::create_dir_all(&path)
-            .map_err(|error| format!("cannot create {}: {error}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        // A folder that cannot be removed does no harm in the build directory.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Fetches the files into a folder below `staging`. Returns the folder and where they come from.
