@@ -76,10 +76,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let other = format!("not the files that are expected, but others ({digest})");
     println!("{}", report.summary(pinned.map_or(&*other, |pinned| pinned.name)));
     report.verdict()?;
-    match pinned.filter(|_| options.suites.is_empty()) {
-        Some(pinned) => pinned.check(&report, options.every_release),
-        None => Ok(()),
+    let Some(pinned) = pinned.filter(|_| options.suites.is_empty()) else {
+        return Ok(());
+    };
+    pinned.check(&report, options.every_release)?;
+    if columns.contains(&Column::Pure) {
+        let counts = side_by_side(&jobs, cores(), leaves::unnoticed);
+        pinned.check_changes([0, 1].map(|index| counts.iter().map(|own| own[index]).sum()))?;
     }
+    Ok(())
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Runs the columns side by side, as many as there are cores: those of runtimes first, alone, because
@@ -90,10 +99,9 @@ fn run_all(jobs: &[Job], columns: &[Column], every_release: bool) -> Report {
         columns.iter().partition(|column| matches!(column, Column::Server(_)));
     let (runtimes, others): (Vec<Column>, Vec<Column>) =
         others.into_iter().partition(|column| column.is_real());
-    let cores = thread::available_parallelism().map_or(1, usize::from);
     let run = |column: &Column| run_column(jobs, *column, every_release);
-    let mut finished = side_by_side(&runtimes, cores, run);
-    finished.extend(side_by_side(&others, cores, run));
+    let mut finished = side_by_side(&runtimes, cores(), run);
+    finished.extend(side_by_side(&others, cores(), run));
     finished.extend(side_by_side(&servers, servers.len(), run));
     let mut report = Report::default();
     for (column, cells) in finished {

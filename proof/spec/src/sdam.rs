@@ -7,8 +7,6 @@
 
 mod events;
 pub mod pure;
-#[cfg(test)]
-pub(crate) mod tests;
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 

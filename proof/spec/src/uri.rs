@@ -16,9 +16,6 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::fields::read;
 
-#[cfg(test)]
-mod tests;
-
 /// A file from `uri-options/tests` or `connection-string/tests`: a list of cases.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,7 +1,6 @@
-//! Official files with a wrong expectation, which no file may pass.
+//! Official files with something wrong in them, which the harness has to notice.
 
 use std::collections::BTreeSet;
-use std::iter;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +9,7 @@ use sdam_spec::corpus::File;
 use serde_json::{Value, json};
 
 use super::runner::{self, Column, Job};
-use super::{choose_suites, fetch};
+use super::{Suite, choose_suites, fetch};
 use crate::Result;
 
 /// The keys of what a file expects, in all formats.
@@ -69,23 +68,21 @@ pub(crate) fn run(limit: Duration) -> Result<()> {
     for suite in choose_suites(&[])? {
         for file in corpus.files(suite.folder)? {
             let file = Arc::new(file);
-            let mut places = Vec::new();
-            find(&file.json, String::new(), false, &mut places);
-            let left_out = (suite.left_out)(&file.json);
-            places.retain(|place| {
-                let test = test_at(place).map(|index| &file.json["tests"][index]["description"]);
-                left_out.iter().all(|(left_out, _)| test.is_none_or(|test| test != left_out))
-            });
-            changes.extend(places.into_iter().map(|place| (suite, Arc::clone(&file), place)));
+            let places = places(suite, &file).into_iter();
+            changes.extend(places.map(|(place, part)| (suite, Arc::clone(&file), place, part)));
         }
     }
+    changes.retain(|(_, file, place, part)| {
+        file.json.pointer(place).is_some_and(|value| other(value, *part).is_some())
+    });
     let day = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / 86_400;
     Rng::new(day).shuffle(&mut changes);
     println!("{} values are expected; those of day {day} come first", changes.len());
     for batch in changes.chunks(BATCH).take_while(|_| begin.elapsed() < limit) {
-        let files = batch.iter().filter_map(|(suite, file, place)| {
-            let File { name, json } = changed(file, place)?;
-            Some((*suite, vec![File { name: format!("{}/{name}", suite.name()), json }]))
+        let files = batch.iter().filter_map(|(suite, file, place, part)| {
+            let other = other(file.json.pointer(place)?, *part)?;
+            let name = format!("{}/{}{place}", suite.name(), file.name);
+            Some((*suite, vec![File { name, json: changed(file, place, other)? }]))
         });
         let mut left: Vec<Job> = files.collect();
         tried += left.len();
@@ -108,28 +105,71 @@ pub(crate) fn run(limit: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Adds the places of all expected values in `json`, as JSON pointers.
-fn find(json: &Value, place: String, is_expected: bool, places: &mut Vec<String>) {
+/// Makes every change to the files of a suite that runs without a runtime, one at a time. Returns
+/// the number of changes, and of those that are noticed neither there nor in single-threaded mode.
+/// Some have to be: for example, the order of some lists does not matter, and most keys may be
+/// absent.
+pub(super) fn unnoticed((suite, files): &Job) -> [usize; 2] {
+    let mut counts = [0, 0];
+    let Some(pure) = suite.pure else { return counts };
+    for file in files {
+        for (place, part) in places(suite, file) {
+            let wrong = file.json.pointer(&place).map(|value| wrong(value, part));
+            for json in wrong.into_iter().flatten().filter_map(|it| changed(file, &place, it)) {
+                let scan = suite.scan.filter(|_| (suite.scan_covers)(&json));
+                let passes = pure(&json).is_ok() && scan.is_none_or(|scan| scan(&json).is_ok());
+                counts = [counts[0] + 1, counts[1] + usize::from(passes)];
+            }
+        }
+    }
+    counts
+}
+
+/// A part of a file: what it sets up or does, what it expects, or neither of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Given,
+    Expected,
+    Neither,
+}
+
+/// Returns the places of all values in the tests that are run, as JSON pointers.
+fn places(suite: &Suite, file: &File) -> Vec<(String, Part)> {
+    let mut places = Vec::new();
+    find(&file.json, String::new(), Part::Neither, &mut places);
+    let left_out = (suite.left_out)(&file.json);
+    places.retain(|(place, _)| {
+        let test = test_at(place).map(|index| &file.json["tests"][index]["description"]);
+        left_out.iter().all(|(left_out, _)| test.is_none_or(|test| test != left_out))
+    });
+    places
+}
+
+fn find(json: &Value, place: String, part: Part, places: &mut Vec<(String, Part)>) {
     match json {
         Value::Object(fields) => {
             for (key, value) in fields {
                 // The ids of topologies and the arguments of operators admit several values.
-                let is_free = key == "topologyId" || key.starts_with("$$");
-                if is_free || !is_expected && GIVEN.contains(&&**key) {
+                if key == "topologyId" || key.starts_with("$$") {
                     continue;
                 }
                 let escaped = key.replace('~', "~0").replace('/', "~1");
-                let expected = is_expected || EXPECTED.contains(&&**key);
-                find(value, format!("{place}/{escaped}"), expected, places);
+                let part = match part {
+                    Part::Neither if GIVEN.contains(&&**key) => Part::Given,
+                    Part::Neither if EXPECTED.contains(&&**key) => Part::Expected,
+                    part => part,
+                };
+                find(value, format!("{place}/{escaped}"), part, places);
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                find(item, format!("{place}/{index}"), is_expected, places);
+                find(item, format!("{place}/{index}"), part, places);
             }
         }
-        _ => places.extend(iter::once(place).filter(|_| is_expected)),
+        _ => {}
     }
+    places.push((place, part));
 }
 
 /// Returns the index of the test to which `place` belongs.
@@ -138,19 +178,55 @@ fn test_at(place: &str) -> Option<usize> {
 }
 
 /// Returns the file with another value at `place`, and without other tests than that of the value.
-fn changed(file: &File, place: &str) -> Option<File> {
+fn changed(file: &File, place: &str, other: Value) -> Option<Value> {
     let mut json = file.json.clone();
-    let value = json.pointer_mut(place)?;
-    *value = match value {
-        Value::Bool(own) => json!(!*own),
-        Value::Number(own) => json!(own.as_i64()?.checked_add(1)?),
-        Value::String(own) => json!(format!("{own}1")),
-        _ => json!(1),
-    };
+    *json.pointer_mut(place)? = other;
     if let Some(index) = test_at(place) {
         json["tests"] = json!([json["tests"][index].take()]);
     }
-    Some(File { name: format!("{}{place}", file.name), json })
+    Some(json)
+}
+
+/// Returns another value in place of one that is expected.
+fn other(value: &Value, part: Part) -> Option<Value> {
+    match value {
+        _ if part != Part::Expected => None,
+        Value::Object(_) | Value::Array(_) => None,
+        Value::Bool(own) => Some(json!(!own)),
+        Value::Number(own) => match own.as_i64() {
+            Some(own) => Some(json!(own.checked_add(1)?)),
+            None => Some(json!(own.as_f64()? + 1.0)),
+        },
+        Value::String(own) => Some(json!(format!("{own}1"))),
+        Value::Null => Some(json!(1)),
+    }
+}
+
+/// Returns all wrong values: of what is expected, others; of every object, one with a key more;
+/// unless it is given, also objects without one of their keys, and lists with an item less, with one
+/// twice and in another order.
+fn wrong(value: &Value, part: Part) -> Vec<Value> {
+    let mut wrong = Vec::from_iter(other(value, part));
+    match value {
+        Value::Object(fields) => {
+            let key = "surprise".to_owned();
+            let more = fields.clone().into_iter().chain([(key, json!(1))]);
+            wrong.push(Value::Object(more.collect()));
+            for key in fields.keys().filter(|_| part != Part::Given) {
+                let mut fewer = fields.clone();
+                fewer.remove(key);
+                wrong.push(fewer.into());
+            }
+        }
+        Value::Array(items) if part != Part::Given && !items.is_empty() => {
+            let (last, others) = (&items[items.len() - 1..], &items[..items.len() - 1]);
+            wrong.push(others.into());
+            wrong.push([items, last].concat().into());
+            wrong.extend((items.len() > 1).then(|| [last, others].concat().into()));
+        }
+        _ => {}
+    }
+    wrong
 }
 
 #[cfg(test)]
@@ -163,21 +239,35 @@ mod tests {
             "uri": "a", "responses": [{ "hosts": ["a"] }], "a/b": [{ "outcome": { "x": null } }],
             "events": [1, { "responses": true }], "valid": "no",
         });
-        let file = File { name: "file".to_owned(), json };
         let mut places = Vec::new();
-        find(&file.json, String::new(), false, &mut places);
-        let changes = places.iter().map(|place| {
-            let changed = changed(&file, place).unwrap();
-            let value = changed.json.pointer(place).unwrap();
-            assert_ne!(value, file.json.pointer(place).unwrap());
-            format!("{} {value}", changed.name)
+        find(&json, String::new(), Part::Neither, &mut places);
+        let others = places.iter().filter_map(|(place, part)| {
+            let other = other(json.pointer(place)?, *part)?;
+            Some(format!("{place} {other}"))
         });
-        let expected = [
-            "file/a~1b/0/outcome/x 1",
-            "file/events/0 2",
-            "file/events/1/responses false",
-            "file/valid \"no1\"",
-        ];
-        assert_eq!(changes.collect::<Vec<_>>(), expected);
+        let expected =
+            ["/a~1b/0/outcome/x 1", "/events/0 2", "/events/1/responses false", "/valid \"no1\""];
+        assert_eq!(others.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn objects_and_lists_are_changed_in_every_way() {
+        let check = |value: Value, part: Part, expected: Value| {
+            assert_eq!(json!(wrong(&value, part)), expected);
+        };
+        let (more, fewer) = (json!({ "a": 1, "surprise": 1 }), json!({}));
+        check(json!({ "a": 1 }), Part::Given, json!([more]));
+        check(json!({ "a": 1 }), Part::Expected, json!([more, fewer]));
+        check(json!([1, 2, 3]), Part::Neither, json!([[1, 2], [1, 2, 3, 3], [3, 1, 2]]));
+        check(json!([1]), Part::Expected, json!([[], [1, 1]]));
+        check(json!([1, 2]), Part::Given, json!([]));
+    }
+
+    #[test]
+    fn a_changed_file_has_only_the_test_with_the_change() {
+        let json = json!({ "tests": [{ "uri": "a" }, { "uri": "b" }] });
+        let file = File { name: "file".to_owned(), json };
+        let expected = json!({ "tests": [{ "uri": "c" }] });
+        assert_eq!(changed(&file, "/tests/1/uri", json!("c")), Some(expected));
     }
 }
