@@ -16,6 +16,9 @@ use tempfile::TempDir;
 
 use crate::error::{Error, poll};
 
+/// The number of lines of its output that are quoted if a server exits.
+const QUOTED_LINES: usize = 12;
+
 /// The process of a server, with its port and its directory. Dropping it kills the process, which
 /// ends all connections to or through the server, and removes the directory.
 #[derive(Debug)]
@@ -56,22 +59,56 @@ impl Daemon {
         is_ready: impl Fn() -> bool,
     ) -> Result<(), Error> {
         self.kill()?;
+        self.spawn(&mut command)?;
+        self.wait(|| Ok(is_ready().then_some(())))
+    }
+
+    /// Starts the process in its directory, without waiting for it. The previous process must be
+    /// dead.
+    pub(crate) fn spawn(&self, command: &mut Command) -> Result<(), Error> {
         let failed = || Error::io(format!("starting {}", self.name));
-        let path = self.dir().join("output");
-        let output = fs::File::create(&path).map_err(failed())?;
-        command
-            .current_dir(self.dir())
-            .stderr(output.try_clone().map_err(failed())?)
-            .stdout(output);
-        self.process().spawn(&mut command).map_err(failed())?;
-        poll("a server to listen", || {
-            if let Some(status) = self.process().ended() {
-                let output = fs::read_to_string(&path).unwrap_or_default();
-                let name = self.name;
-                return Err(Error::Exited(format!("{name} exited: {status}\n{output}")));
+        let output = fs::File::options().create(true).append(true).open(self.log());
+        let output = output.map_err(failed())?;
+        let errors = output.try_clone().map_err(failed())?;
+        command.current_dir(self.dir()).stderr(errors).stdout(output);
+        self.process().spawn(command).map_err(failed())
+    }
+
+    /// Waits until `ask` returns a value.
+    ///
+    /// # Errors
+    /// [`Error::Exited`] if the process ends.
+    pub(crate) fn wait<T>(
+        &self,
+        mut ask: impl FnMut() -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
+        poll(&format!("{} to answer", self.name), || match self.process().ended() {
+            Some(status) => {
+                let (name, tail) = (self.name, self.log_tail());
+                Err(Error::Exited(format!("{name} exited: {status}\n{tail}")))
             }
-            Ok(is_ready().then_some(()))
+            None => ask(),
         })
+    }
+
+    /// Returns the path of the file with the output of the process.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.dir().join("output")
+    }
+
+    fn log_tail(&self) -> String {
+        let text = fs::read(self.log()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<_> = text.lines().collect();
+        // When a mongod aborts, its log ends with a stack trace, and the cause is logged far above
+        // it, with the severity "fatal": a JSON field or, before 4.4, the second word.
+        let is_fatal = |line: &&&str| {
+            line.contains("\"s\":\"F\"") || line.split_whitespace().nth(1) == Some("F")
+        };
+        let last = lines.get(lines.len().saturating_sub(QUOTED_LINES)..);
+        let fatal = lines.iter().find(is_fatal).into_iter();
+        let quoted: Vec<_> = fatal.chain(last.unwrap_or_default()).copied().collect();
+        quoted.join("\n")
     }
 
     /// Returns whether the process runs and is not paused by [`sigstop`](Self::sigstop).

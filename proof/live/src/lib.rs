@@ -35,7 +35,7 @@ pub use crate::daemon::{Daemon, Port, target_dir, work_dir_in};
 pub use crate::debian::{Prometheus, Socks, Terminal};
 pub use crate::dns::{Dns, Record, RecordType};
 pub use crate::error::{CommandError, Error, Unavailable, or_skip};
-pub use crate::fetch::{InvalidVersion, Version, mongod_path};
+pub use crate::fetch::{Version, mongod_path};
 pub use crate::mongod::{FailCommand, FailPoint, Mongod, ROOT};
 pub use crate::replica_set::{MemberSpec, ReplicaSet, ReplicaSetBuilder};
 pub use crate::tls::{Certificates, ServerCertificate, ServerTls};

@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command, Stdio};
+use std::process::{self, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -18,17 +18,14 @@ use bson::{Bson, Document, doc};
 use crate::client::Client;
 use crate::daemon::Daemon;
 use crate::debian;
-use crate::error::{COMMAND_TIMEOUT, Error, poll};
-use crate::fetch::{Version, mongod_path};
+use crate::error::{COMMAND_TIMEOUT, Error};
+use crate::fetch::{Version, mongod_path, set_mode};
 use crate::tls::{Certificates, ServerTls};
 
 /// The settings that keep the journal of a test server small. With the default settings, a journal
 /// takes 300 MB from the start.
 const JOURNAL: &str =
     "log=(enabled=true,path=journal,compressor=snappy,file_max=1MB,prealloc=false)";
-
-/// The number of log lines that are quoted if a server exits.
-const QUOTED_LINES: usize = 12;
 
 /// A `mongod` on its own loopback port.
 ///
@@ -129,13 +126,7 @@ impl Mongod {
     /// # Errors
     /// [`Error::Exited`] if the process ends.
     pub(crate) fn wait_until_ready(&self) -> Result<(), Error> {
-        poll("a server to answer", || match self.process().ended() {
-            Some(status) => {
-                Err(Error::Exited(format!("mongod exited: {status}\n{}", self.log_tail())))
-            }
-            None => self.hello().map(Some),
-        })
-        .map(drop)
+        self.wait(|| self.hello().map(Some)).map(drop)
     }
 
     /// Makes other members and clients reach the server through a relay.
@@ -169,11 +160,6 @@ impl Mongod {
     /// Returns a connection string for a direct connection to the server.
     pub fn uri(&self) -> String {
         format!("mongodb://{}/?directConnection=true", self.address())
-    }
-
-    /// Returns the path of the log file.
-    pub fn log(&self) -> PathBuf {
-        self.dir().join("mongod.log")
     }
 
     /// Opens a new connection, authenticated as [`ROOT`] if the server has that user.
@@ -236,19 +222,10 @@ impl Mongod {
     }
 
     fn spawn(&self) -> Result<(), Error> {
-        let output = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(self.dir().join("output"))
-            .map_err(Error::io("creating a file"))?;
         let mut command = Command::new(&self.executable);
         command
-            .args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--logappend"])
+            .args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--dbpath", "data"])
             .args(["--port", &self.address().port().to_string()])
-            .arg("--dbpath")
-            .arg(self.data())
-            .arg("--logpath")
-            .arg(self.log())
             .args(["--wiredTigerCacheSizeGB", "0.25"])
             .args(["--wiredTigerEngineConfigString", JOURNAL])
             .args(["--setParameter", "enableTestCommands=1"])
@@ -256,29 +233,8 @@ impl Mongod {
             // most of the load.
             .args(["--setParameter", "diagnosticDataCollectionEnabled=false"])
             .args(&self.arguments)
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .stderr(output.try_clone().map_or(Stdio::null(), Stdio::from))
-            .stdout(output);
-        let doing = format!("starting {}", self.executable.display());
-        self.process().spawn(&mut command).map_err(Error::io(doing))
-    }
-
-    fn data(&self) -> PathBuf {
-        self.dir().join("data")
-    }
-
-    fn log_tail(&self) -> String {
-        let read = |path| fs::read(path).unwrap_or_default();
-        let mut text = read(self.log());
-        text.append(&mut read(self.dir().join("output")));
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<_> = text.lines().collect();
-        // When a server aborts, its log ends with a stack trace, and the cause is logged far above
-        // it.
-        let fatal = lines.iter().find(|line| is_fatal(line));
-        let last = lines.get(lines.len().saturating_sub(QUOTED_LINES)..);
-        let quoted: Vec<_> = fatal.into_iter().chain(last.unwrap_or_default()).copied().collect();
-        quoted.join("\n")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        self.daemon.spawn(&mut command)
     }
 }
 
@@ -306,12 +262,6 @@ impl fmt::Debug for Mongod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mongod").field("address", &self.address()).finish_non_exhaustive()
     }
-}
-
-/// Returns whether a log line has the severity "fatal". The severity is a JSON field or, before
-/// 4.4, the second word.
-fn is_fatal(line: &str) -> bool {
-    line.contains("\"s\":\"F\"") || line.split_whitespace().nth(1) == Some("F")
 }
 
 /// Returns the environment variables that set the clock to the date that the certificate requires.
@@ -578,19 +528,7 @@ fn key_file(dir: &Path) -> Result<[String; 2], Error> {
     let path = dir.join("key");
     let failed = || Error::io("writing a key file");
     fs::write(&path, KEY).map_err(failed())?;
-    make_private(&path).map_err(failed())?;
+    // The server refuses a key file that others can read.
+    set_mode(&path, 0o600).map_err(failed())?;
     Ok(["--keyFile".to_owned(), path.display().to_string()])
-}
-
-/// Makes the file readable only for the current user, because the server refuses a key file that
-/// others can read.
-#[cfg(unix)]
-fn make_private(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
-}
-
-#[cfg(not(unix))]
-fn make_private(_: &Path) -> io::Result<()> {
-    Ok(())
 }
