@@ -12,18 +12,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-use crate::fields::read;
+use crate::fields::{Cases, check_cases, read};
 
 /// The mechanisms that `sdam-auth` refuses, whatever else is in the connection string: users must
 /// provide an authenticator of their own. `PLAIN` is refused on connections that are not encrypted,
 /// and the files' connections are not.
 const REFUSED: [&str; 4] = ["GSSAPI", "MONGODB-AWS", "MONGODB-OIDC", "PLAIN"];
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    tests: Vec<Case>,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,21 +40,12 @@ struct Expected {
 
 /// Checks one file of `auth/tests/legacy`.
 pub fn check(file: &Value) -> Result<(), String> {
-    let file: File = read(file)?;
-    if file.tests.is_empty() {
-        return Err("the file has no cases".to_owned());
-    }
-    let failures = file.tests.iter().filter_map(|case| {
-        let failure = case.check().err()?;
-        Some(format!("{}: {failure}", case.uri))
-    });
-    let failures: Vec<_> = failures.collect();
-    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n    ")) }
+    check_cases(file, |case: Case| case.check().map(drop))
 }
 
 /// Returns the cases that are left out, with the reason.
 pub fn left_out(file: &Value) -> Vec<(String, &'static str)> {
-    let file = read::<File>(file);
+    let file = read::<Cases<Case>>(file);
     let cases = file.into_iter().flat_map(|file| file.tests);
     let cases = cases.filter(|case| case.check() == Ok(Outcome::LeftOut));
     cases.map(|case| (case.description, "the mechanism is not supported")).collect()

@@ -180,7 +180,7 @@ fn wait(
 /// Runs a file from `server-selection/tests/in_window`. Operations on a running topology begin and
 /// end while other operations are in progress on its servers.
 pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
-    let file = InWindowFile::parse(file)?;
+    let (file, nearest) = (InWindowFile::parse(file)?, InWindowFile::criteria()?);
     let harness = Harness::slow(host);
     let topology = drive_to(&harness, &file.topology, Options::new(Vec::new()))?;
     let mut in_progress = Vec::new();
@@ -189,13 +189,13 @@ pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
         let only = move |suitable: &mut Candidates<'_>| {
             suitable.retain(|candidate| candidate.address == address);
         };
-        let criteria = file.criteria.clone().with_selector(Arc::new(only));
+        let criteria = nearest.clone().with_selector(Arc::new(only));
         for _ in 0..*load {
             let selected = topology.try_select(&criteria).map_err(|error| unexpected(&error))?;
             in_progress.push(selected.ok_or("no server was selected")?);
         }
     }
-    file.compare(|| try_select(&topology, &file.criteria))?;
+    file.compare(|| try_select(&topology, &nearest))?;
     for (server, load) in topology.snapshot().servers().zip(file.loads.values()) {
         let count = server.operation_count();
         if count != *load {

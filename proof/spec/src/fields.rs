@@ -16,6 +16,31 @@ pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|error| error.to_string())
 }
 
+/// A file that is a list of cases.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cases<C> {
+    pub(crate) tests: Vec<C>,
+}
+
+/// Checks each case of a file. The error has all differences, with the connection strings of the
+/// cases.
+pub(crate) fn check_cases<C: DeserializeOwned>(
+    file: &Value,
+    check: impl Fn(C) -> Result<(), String>,
+) -> Result<(), String> {
+    let Cases { tests } = read::<Cases<Value>>(file)?;
+    if tests.is_empty() {
+        return Err("the file has no cases".to_owned());
+    }
+    let failures = tests.iter().filter_map(|case| {
+        let failure = read(case).and_then(&check).err()?;
+        Some(format!("{}: {failure}", case["uri"]))
+    });
+    let failures: Vec<_> = failures.collect();
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n    ")) }
+}
+
 /// Returns the value of an option as it is written in a connection string.
 pub fn option_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)

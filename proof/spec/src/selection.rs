@@ -54,13 +54,12 @@ pub fn select(file: &Value) -> Result<(), String> {
 /// Checks how often each server is selected, for a file from `server-selection/tests/in_window`.
 pub fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
-    let mut rng = Rng::new(0x5DA);
+    let (criteria, mut rng) = (InWindowFile::criteria()?, Rng::new(0x5DA));
     file.compare(|| {
         let load = |candidate: sdam_select::candidate::Candidate<'_>| {
             file.loads.get(&candidate.address).copied().unwrap_or_default()
         };
-        let found =
-            choose(&file.topology, &Settings::default(), &file.criteria, load, rng.next_u64());
+        let found = choose(&file.topology, &Settings::default(), &criteria, load, rng.next_u64());
         let found = found.map_err(|error| error.to_string())?;
         Ok(found.map(|found| found.address.clone()))
     })
@@ -198,23 +197,16 @@ impl SelectionFile {
 }
 
 /// A topology, and the frequency with which each of its servers is expected to be selected.
-pub(crate) struct InWindowFile {
-    pub(crate) topology: TopologyDescription,
-    /// The number of operations in progress on each server.
-    pub(crate) loads: BTreeMap<ServerAddress, u32>,
-    iterations: u64,
-    pub(crate) criteria: Criteria,
-    frequencies: BTreeMap<ServerAddress, f64>,
-    tolerance: f64,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct InWindow {
+pub(crate) struct InWindowFile {
     #[serde(rename = "description")]
     _description: IgnoredAny,
-    topology_description: TopologyFields,
-    mocked_topology_state: Vec<Load>,
+    #[serde(rename = "topology_description", deserialize_with = "topology")]
+    pub(crate) topology: TopologyDescription,
+    /// The number of operations in progress on each server.
+    #[serde(rename = "mocked_topology_state", deserialize_with = "loads")]
+    pub(crate) loads: BTreeMap<ServerAddress, u32>,
     iterations: u64,
     outcome: Frequencies,
 }
@@ -236,33 +228,25 @@ struct Frequencies {
 impl InWindowFile {
     /// Reads a file from `server-selection/tests/in_window`.
     pub(crate) fn parse(file: &Value) -> Result<Self, String> {
-        let file: InWindow = read(file)?;
-        let loads = file.mocked_topology_state.into_iter();
+        let file: Self = read(file)?;
+        let servers = || file.topology.servers().iter().map(|server| &server.address);
+        if file.loads.keys().eq(servers()) && file.outcome.expected_frequencies.keys().eq(servers())
+        {
+            return Ok(file);
+        }
+        Err("every server needs one operation count and one frequency".to_owned())
+    }
+
+    /// Returns the criteria of every selection.
+    pub(crate) fn criteria() -> Result<Criteria, String> {
         let nearest = ReadPreference::new(ReadMode::Nearest);
-        let file = Self {
-            topology: file.topology_description.into(),
-            loads: loads.map(|load| (load.address, load.operation_count)).collect(),
-            iterations: file.iterations,
-            criteria: Criteria::read(nearest).map_err(|error| error.to_string())?,
-            frequencies: file.outcome.expected_frequencies,
-            tolerance: file.outcome.tolerance,
-        };
-        file.is_complete()
-            .then_some(file)
-            .ok_or_else(|| "every server needs one operation count and one frequency".to_owned())
+        Criteria::read(nearest).map_err(|error| error.to_string())
     }
 
     /// Returns whether all servers have the same load.
     pub(crate) fn is_balanced(&self) -> bool {
         let first = self.loads.values().next();
         self.loads.values().all(|load| Some(load) == first)
-    }
-
-    fn is_complete(&self) -> bool {
-        let servers = self.topology.servers().iter();
-        let servers: Vec<_> = servers.map(|server| &server.address).collect();
-        self.loads.keys().eq(servers.iter().copied())
-            && self.frequencies.keys().eq(servers.iter().copied())
     }
 
     /// Calls `choose` as often as the file requires, and compares how often each server was chosen.
@@ -275,12 +259,12 @@ impl InWindowFile {
             let server = choose()?.ok_or("no server was chosen")?;
             *chosen.entry(server).or_default() += 1;
         }
-        for (address, expected) in &self.frequencies {
+        for (address, expected) in &self.outcome.expected_frequencies {
             let times = chosen.get(address).copied().unwrap_or_default();
             let actual = times as f64 / self.iterations as f64;
             // Frequencies of 0 and 1 must be exact.
             let exact = [0.0, 1.0].contains(expected);
-            let tolerance = if exact { 0.0 } else { self.tolerance };
+            let tolerance = if exact { 0.0 } else { self.outcome.tolerance };
             if (actual - expected).abs() > tolerance {
                 return Err(format!(
                     "{address} was chosen with frequency {actual}, expected {expected} +- \
@@ -370,6 +354,17 @@ impl ServerFields {
         server.tags = self.tags.0;
         server
     }
+}
+
+fn topology<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TopologyDescription, D::Error> {
+    TopologyFields::deserialize(deserializer).map(Into::into)
+}
+
+fn loads<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<ServerAddress, u32>, D::Error> {
+    let loads = Vec::<Load>::deserialize(deserializer)?.into_iter();
+    Ok(loads.map(|load| (load.address, load.operation_count)).collect())
 }
 
 fn addresses<C: FromIterator<ServerAddress>>(servers: Vec<ServerFields>) -> C {

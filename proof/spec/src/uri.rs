@@ -14,14 +14,7 @@ use sdam_core::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value as Json, json};
 
-use crate::fields::read;
-
-/// A file from `uri-options/tests` or `connection-string/tests`: a list of cases.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    tests: Vec<Json>,
-}
+use crate::fields::check_cases;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,17 +49,7 @@ struct Auth {
 
 /// Checks one file from `uri-options/tests` or `connection-string/tests`.
 pub fn check_file(file: &Json) -> Result<(), String> {
-    let file: File = read(file)?;
-    if file.tests.is_empty() {
-        return Err("the file has no cases".into());
-    }
-    let failures = file.tests.iter().filter_map(|case| {
-        let outcome = read(case).and_then(check);
-        let failure = outcome.err()?;
-        Some(format!("{}: {failure}", case["uri"]))
-    });
-    let failures: Vec<_> = failures.collect();
-    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n    ")) }
+    check_cases(file, check)
 }
 
 fn check(case: Case) -> Result<(), String> {

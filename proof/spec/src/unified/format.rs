@@ -123,15 +123,21 @@ fn tests<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Test>, D::Err
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) enum Entity {
     /// A GridFS bucket. None of the tests here use one.
     Bucket(IgnoredAny),
     Client(ClientEntity),
     Collection(CollectionEntity),
     Database(DatabaseEntity),
-    Session(SessionEntity),
-    Thread(ThreadEntity),
+    Session {
+        id: String,
+        client: String,
+    },
+    /// A thread that runs operations sequentially.
+    Thread {
+        id: String,
+    },
 }
 
 #[derive(Debug, Deserialize)]
@@ -176,20 +182,6 @@ impl ApiEntity {
         api.deprecation_errors = self.deprecation_errors;
         api
     }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SessionEntity {
-    pub(super) id: String,
-    pub(super) client: String,
-}
-
-/// A thread that runs operations sequentially.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ThreadEntity {
-    pub(super) id: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]

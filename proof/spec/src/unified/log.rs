@@ -132,10 +132,6 @@ impl Visit for Fields {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.set(field, value);
     }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.set(field, value);
-    }
 }
 
 impl ExpectedLog {

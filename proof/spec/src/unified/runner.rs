@@ -64,13 +64,13 @@ impl<'t> Runner<'t> {
                 Entity::Database(entity) => {
                     self.databases.insert(entity.id.clone(), entity.clone());
                 }
-                Entity::Session(entity) => {
-                    let driver = find(&self.clients, &entity.client)?.driver();
-                    self.sessions.insert(entity.id.clone(), Session::new(driver));
+                Entity::Session { id, client } => {
+                    let driver = find(&self.clients, client)?.driver();
+                    self.sessions.insert(id.clone(), Session::new(driver));
                 }
-                Entity::Thread(entity) => {
+                Entity::Thread { id } => {
                     let thread = Thread::start(self.target.runtime());
-                    self.threads.insert(entity.id.clone(), thread);
+                    self.threads.insert(id.clone(), thread);
                 }
             }
         }
