@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// A kind of deployment. Each kind has a name in `runOnRequirements`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
-#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(strum::Display, strum::VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Kind {
     /// `single`: one server without a replica set.
@@ -28,11 +28,6 @@ pub enum Kind {
 impl Kind {
     /// Every value, in declaration order.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
-
-    /// Returns the name, for logs, records and counters.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// The properties of a deployment that tests may require.
@@ -77,7 +72,7 @@ pub(crate) struct Version(pub(crate) [u32; 3]);
 
 impl fmt::Display for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind.as_str(), self.short_release())
+        write!(f, "{} {}", self.kind, self.short_release())
     }
 }
 

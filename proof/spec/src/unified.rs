@@ -162,7 +162,7 @@ async fn internally(
             match driver.run(&Request::generic(database, body)).await {
                 // The error means that a collection to be dropped does not exist, which is not a
                 // failure.
-                Err(failure) if failure.code == Some(26) => {}
+                Err(failure) if failure.error.code() == Some(26) => {}
                 Err(failure) => return Err(failure.to_string()),
                 Ok(reply) => check(index, &reply)?,
             }

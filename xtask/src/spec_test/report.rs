@@ -181,7 +181,7 @@ impl Report {
                     let mut own: Vec<_> = own.map(Environment::short_release).collect();
                     own.dedup();
                     if !own.is_empty() {
-                        write!(f, " {} {};", kind.as_str(), own.join(" "))?;
+                        write!(f, " {kind} {};", own.join(" "))?;
                     }
                 }
                 writeln!(f)?;

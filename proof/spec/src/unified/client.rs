@@ -1,13 +1,14 @@
 //! Client entities, and the client under test that runs their commands.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bson::Document;
 use sdam::{
-    ErrorKind, Topology, TopologyBuilder,
+    Error, ErrorKind, Topology, TopologyBuilder,
     client::{self, Command, PinnedConnection},
 };
 use sdam_core::{
+    error::Stage,
     event::{Event, EventKind, EventName},
     options::Options,
     read_preference::ReadPreference,
@@ -296,7 +297,7 @@ impl Driver {
     /// Checks out a connection for several commands.
     pub(super) async fn pin(&self, pin: Pin) -> Result<PinnedConnection, Failure> {
         let pinned = self.client.pin(None).await;
-        let mut pinned = pinned.map_err(|error| Failure::from(&error))?;
+        let mut pinned = pinned?;
         pinned.connection().pin(pin);
         Ok(pinned)
     }
@@ -307,8 +308,8 @@ impl Driver {
         connection: Option<&mut PinnedConnection>,
         request: &Request,
     ) -> Result<Document, Failure> {
-        let body = request.body.to_vec().map_err(|error| client_error(&error))?;
-        let command = request.command(&body).map_err(|error| client_error(&*error))?;
+        let body = request.body.to_vec().map_err(client_error)?;
+        let command = request.command(&body)?;
         // `runCommand` returns the reply as it is.
         let is_raw = request.kind == Kind::Generic;
         let reply = match connection {
@@ -317,8 +318,8 @@ impl Driver {
             None if is_raw => self.client.run_raw(&command).await,
             None => self.client.run(&command).await,
         };
-        let reply = reply.map_err(|error| Failure::from(&error))?;
-        Document::from_reader(reply.body()).map_err(|error| client_error(&error))
+        let reply = Document::from_reader(reply?.body());
+        Ok(reply.map_err(client_error)?)
     }
 
     /// Closes the client. May be called repeatedly.
@@ -340,7 +341,7 @@ impl Request {
     }
 
     /// Returns the command to run. `body` is the encoded body of the request.
-    fn command<'c>(&'c self, body: &'c [u8]) -> Result<Command<'c>, Box<dyn Error>> {
+    fn command<'c>(&'c self, body: &'c [u8]) -> Result<Command<'c>, Error> {
         let database = &*self.database;
         let mut command = match &self.kind {
             Kind::Write => Command::write(database, body),
@@ -348,7 +349,8 @@ impl Request {
             Kind::Generic => Command::new(database, body),
         };
         if let Some(preference) = &self.preference {
-            command = command.with_criteria(Criteria::read(preference.clone())?);
+            let criteria = Criteria::read(preference.clone()).map_err(client_error)?;
+            command = command.with_criteria(criteria);
         }
         Ok(match self.timeout {
             Some(timeout) => command.with_timeout(timeout),
@@ -357,24 +359,6 @@ impl Request {
     }
 }
 
-impl From<&sdam::Error> for Failure {
-    fn from(error: &sdam::Error) -> Self {
-        Self {
-            message: format!("{error:#}"),
-            is_server_error: error.reply().is_some(),
-            code: error.code(),
-            code_name: error.code_name().map(str::to_owned),
-            labels: error.labels().map(str::to_owned).collect(),
-            is_timeout: error.is_timeout(),
-            write_concern: error
-                .write_concern_error()
-                .filter(|_| error.kind() == ErrorKind::Write)
-                .map(|error| (error.code().unwrap_or_default(), error.message().to_owned())),
-            ..Self::default()
-        }
-    }
-}
-
-fn client_error(error: &dyn Error) -> Failure {
-    Failure { message: error.to_string(), ..Failure::default() }
+fn client_error(error: impl ToString) -> Error {
+    Error::new(ErrorKind::Invalid, Stage::Operation, error.to_string())
 }

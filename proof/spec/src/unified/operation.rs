@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use bson::Document;
+use sdam::{Error, ErrorKind};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -192,19 +193,17 @@ impl Operation {
 }
 
 /// An error from an operation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Failure {
-    pub(super) message: String,
-    /// True if the error was contained in a server's reply.
-    pub(super) is_server_error: bool,
-    pub(super) code: Option<i32>,
-    pub(super) code_name: Option<String>,
-    pub(super) labels: Vec<String>,
-    pub(super) is_timeout: bool,
-    /// The code and the message of the write concern error.
-    pub(super) write_concern: Option<(i32, String)>,
+    pub(super) error: Error,
     /// The result of the commands that ran before the failed one.
     pub(super) result: Value,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, result: Value::Null }
+    }
 }
 
 /// An expected error. The actual error must match all fields.
@@ -237,28 +236,29 @@ struct WriteConcernError {
 impl ExpectedError {
     /// Compares an error with the expected one.
     pub(super) fn compare(&self, failure: &Failure) -> Result<(), String> {
-        let message = failure.message.to_lowercase();
+        let error = &failure.error;
+        let message = format!("{error:#}").to_lowercase();
         let has_text = |text: &String| message.contains(&text.to_lowercase());
-        let has_label = |label: &String| failure.labels.contains(label);
+        let has_label = |label: &String| error.labels().any(|own| own == label);
+        let concern = error.write_concern_error().filter(|_| error.kind() == ErrorKind::Write);
+        let has_concern = |expected: &WriteConcernError| {
+            let concern = concern.as_ref().map(|own| (own.code(), own.message()));
+            concern == Some((Some(expected.code), &*expected.message))
+        };
         let checks = [
             ("isError", self.is_error != Some(false)),
-            ("isClientError", self.is_client_error.is_none_or(|it| it != failure.is_server_error)),
+            ("isClientError", self.is_client_error.is_none_or(|it| it == error.reply().is_none())),
             ("errorContains", self.error_contains.as_ref().is_none_or(has_text)),
-            ("errorCode", self.error_code.is_none() || self.error_code == failure.code),
+            ("errorCode", self.error_code.is_none() || self.error_code == error.code()),
             (
                 "errorCodeName",
-                self.error_code_name.is_none() || self.error_code_name == failure.code_name,
+                self.error_code_name.is_none()
+                    || self.error_code_name.as_deref() == error.code_name(),
             ),
             ("errorLabelsContain", self.error_labels_contain.iter().all(has_label)),
             ("errorLabelsOmit", !self.error_labels_omit.iter().any(has_label)),
-            ("isTimeoutError", self.is_timeout_error.is_none_or(|it| it == failure.is_timeout)),
-            (
-                "writeConcernErrors",
-                self.write_concern_errors.iter().all(|expected| {
-                    let (code, message) = (expected.code, expected.message.clone());
-                    failure.write_concern == Some((code, message))
-                }),
-            ),
+            ("isTimeoutError", self.is_timeout_error.is_none_or(|it| it == error.is_timeout())),
+            ("writeConcernErrors", self.write_concern_errors.iter().all(has_concern)),
         ];
         match checks.iter().find(|(_, holds)| !holds) {
             None => match &self.expect_result {
@@ -272,10 +272,7 @@ impl ExpectedError {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        if !self.labels.is_empty() {
-            write!(f, " {:?}", self.labels)?;
-        }
-        Ok(())
+        let labels: Vec<_> = self.error.labels().collect();
+        write!(f, "{:#} {labels:?}", self.error)
     }
 }

@@ -158,7 +158,9 @@ impl Cursor {
             // The limit must not become 0, because that would mean no limit.
             let timeout = timeout.map(|left| left.max(Duration::from_millis(1)));
             let reply = self.run(body, timeout).await;
-            if self.connection.is_some() && reply.as_ref().is_err_and(|it| !it.is_server_error) {
+            if self.connection.is_some()
+                && reply.as_ref().is_err_and(|it| it.error.reply().is_none())
+            {
                 // Only this connection, which is broken, reaches the cursor.
                 self.id = 0;
             }
