@@ -25,7 +25,7 @@ use sdam_core::{
 use sdam_events::channel;
 use sdam_pool::PooledConnection;
 use sdam_transport::runtime::Runtime;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use self::{
     format::{Call, ExpectedError, File, Operation, PoolEventName},
@@ -125,7 +125,7 @@ struct Connections {
 
 impl Test {
     fn start(target: &Target, file: &File) -> Result<Self, String> {
-        let options = options(target.uri(false), &file.pool_options.0)?;
+        let options = options(target.uri(false), &file.pool_options)?;
         let (sink, stream) = channel::unbounded();
         let events = EventName::ALL.iter().copied().filter(|name| format::is_of_pool(*name));
         let sink = Arc::new(sink.interested_in(events.collect()));
@@ -247,9 +247,12 @@ fn compare_events(file: &File, recorder: &Recorder) -> Result<(), String> {
 }
 
 /// Builds the options of a pool for the server at `uri`.
-fn options(uri: &str, pool_options: &[(String, Value)]) -> Result<Options, String> {
+fn options(uri: &str, pool_options: &Map<String, Value>) -> Result<Options, String> {
     let mut query = "directConnection=true".to_owned();
-    for (name, value) in pool_options {
+    // The pool has no thread that runs at intervals.
+    for (name, value) in
+        pool_options.iter().filter(|(name, _)| *name != "backgroundThreadIntervalMS")
+    {
         query.extend(["&", name, "=", &option_text(value)]);
     }
     let uri = format!("{}/?{query}", uri.trim_end_matches('/'));

@@ -14,7 +14,10 @@ use sdam_transport::{
     spawn::{Spawner, Task},
 };
 
-use crate::{requirement::Environment, srv, wire::Reader};
+use crate::{
+    requirement::{Environment, Kind},
+    wire::Reader,
+};
 
 /// An executor of tasks, and the deployments that it can start.
 pub struct Host {
@@ -36,7 +39,7 @@ pub struct Host {
 pub type BlockOn = Box<dyn Fn(BoxFuture<'_, ()>)>;
 
 /// Starts a new deployment of a kind for a client with these options.
-pub type Discover = Box<dyn Fn(srv::Kind, &Options) -> Result<TestDeployment, String>>;
+pub type Discover = Box<dyn Fn(Kind, &Options) -> Result<TestDeployment, String>>;
 
 /// Starts a new deployment.
 pub type Deploy = Box<dyn Fn(&Environment) -> Result<TestDeployment, String>>;

@@ -63,7 +63,10 @@ pub fn check<S: Subject>(
     file: &Value,
     start: impl FnOnce(Options) -> Result<S, String>,
 ) -> Result<(), String> {
-    let script = Script::parse(file)?;
+    let script: Script = read(file)?;
+    if script.phases.is_empty() {
+        return Err("the file has no phases".into());
+    }
     let options = Options::parse(&script.uri).map_err(|error| error.to_string())?;
     let mut subject = start(options)?;
     let mut seen = BTreeMap::new();
@@ -85,7 +88,8 @@ fn run_phase(
     seen: &mut BTreeMap<ServerAddress, ServerId>,
     subject: &mut impl Subject,
 ) -> Result<(), String> {
-    for Response { address, reply } in &phase.responses {
+    for (address, reply) in &phase.responses {
+        let reply = (!reply.is_empty()).then(|| encode(reply)).transpose()?;
         let description = subject.description();
         seen.extend(description.servers().iter().map(|it| (it.address.clone(), it.id)));
         if let Some(server) = description.server(address) {
@@ -95,8 +99,11 @@ fn run_phase(
         // The topology has closed the connection of the check. A pool may still get a reply.
         let server = *seen.get(address).ok_or_else(|| format!("{address} is no server"))?;
         match reply {
-            Some(reply) => subject.greet_late(server, reply)?,
-            None => subject.fail(server, &broken_before_hello()),
+            Some(reply) => subject.greet_late(server, &reply)?,
+            None => {
+                let broken = Error::network(Stage::Hello, MESSAGE);
+                subject.fail(server, &ErrorReport::new(Generation::FIRST, broken));
+            }
         }
         if subject.description() != description {
             return Err(format!("{address} has left, and its reply had an effect"));
@@ -109,16 +116,16 @@ fn run_phase(
         let generations = subject.generations()?;
         let current = generations.get(&server);
         let current = current.ok_or_else(|| format!("{address} has no pool"))?;
-        if let Some(report) = error.report(*current) {
+        if let Some(report) = error.report(*current)? {
             subject.fail(server, &report);
         }
     }
     let (generations, events) = (subject.generations()?, subject.events()?);
-    match &phase.expectation {
+    match &phase.outcome {
         Expectation::Outcome(expected) => {
             events::compare_topology(expected, &subject.description(), &generations)
         }
-        Expectation::Events(expected) => events::compare(expected, &events),
+        Expectation::Events { events: expected } => events::compare(expected, &events),
     }
 }
 
@@ -144,77 +151,31 @@ struct Script {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Phase {
     description: Option<String>,
+    /// The replies to checks, which are empty for a network error.
     #[serde(default)]
-    responses: Vec<Response>,
+    responses: Vec<(ServerAddress, Document)>,
     #[serde(default)]
     application_errors: Vec<ApplicationError>,
-    #[serde(rename = "outcome")]
-    expectation: Expectation,
+    outcome: Expectation,
 }
 
 /// The expected result of a phase.
 #[derive(Debug, Deserialize)]
-#[serde(try_from = "Value")]
+#[serde(deny_unknown_fields, untagged)]
 enum Expectation {
+    /// Exactly the listed events.
+    Events { events: Vec<ExpectedEvent> },
     /// A description of the topology.
     Outcome(Fields),
-    /// Exactly the listed events.
-    Events(Vec<ExpectedEvent>),
-}
-
-impl TryFrom<Value> for Expectation {
-    type Error = String;
-
-    fn try_from(value: Value) -> Result<Self, String> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Events {
-            events: Vec<ExpectedEvent>,
-        }
-        if value.get("events").is_some() {
-            let Events { events } = read(&value)?;
-            return Ok(Self::Events(events));
-        }
-        read(&value).map(Self::Outcome)
-    }
-}
-
-/// A server's reply to a check.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "(ServerAddress, Document)")]
-struct Response {
-    /// The server that replies.
-    address: ServerAddress,
-    /// The BSON document of the reply; `None` for a network error.
-    reply: Option<Vec<u8>>,
-}
-
-impl TryFrom<(ServerAddress, Document)> for Response {
-    type Error = String;
-
-    fn try_from((address, reply): (ServerAddress, Document)) -> Result<Self, String> {
-        let reply = (!reply.is_empty()).then(|| encode(&reply)).transpose()?;
-        Ok(Self { address, reply })
-    }
 }
 
 /// An application error on a pooled connection.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "ApplicationErrorFormat")]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ApplicationError {
     /// The server at the other end of the connection.
     address: ServerAddress,
     /// The connection's generation, or `None` for the current generation of the pool.
-    generation: Option<Generation>,
-    max_wire_version: i32,
-    /// The error, or `None` if the reply contains no error that concerns the server.
-    error: Option<Error>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct ApplicationErrorFormat {
-    address: ServerAddress,
     generation: Option<Generation>,
     max_wire_version: i32,
     when: When,
@@ -223,14 +184,14 @@ struct ApplicationErrorFormat {
     response: Option<Document>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum When {
     BeforeHandshakeCompletes,
     AfterHandshakeCompletes,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Kind {
     Command,
@@ -238,59 +199,31 @@ enum Kind {
     Timeout,
 }
 
-impl TryFrom<ApplicationErrorFormat> for ApplicationError {
-    type Error = String;
-
-    fn try_from(error: ApplicationErrorFormat) -> Result<Self, String> {
-        let stage = match error.when {
-            When::BeforeHandshakeCompletes => Stage::Hello,
-            When::AfterHandshakeCompletes => Stage::Operation,
-        };
-        let reported = match (error.kind, error.response) {
-            (Kind::Network, None) => Some(Error::network(stage, MESSAGE)),
-            (Kind::Timeout, None) => Some(Error::timeout(stage, MESSAGE)),
-            (Kind::Command, Some(response)) => reply::error(&encode(&response)?, stage),
-            (Kind::Command, None) => return Err("an error of type command has no response".into()),
-            (kind, Some(_)) => return Err(format!("an error of type {kind:?} has a response")),
-        };
-        Ok(Self {
-            address: error.address,
-            generation: error.generation,
-            max_wire_version: error.max_wire_version,
-            error: reported,
-        })
-    }
-}
-
 /// The error message used when the file does not specify one.
 const MESSAGE: &str = "simulated error";
-
-impl Script {
-    /// Reads a file.
-    ///
-    /// # Errors
-    ///
-    /// If the file does not have this format, or has no phases.
-    fn parse(file: &Value) -> Result<Self, String> {
-        let script: Self = read(file)?;
-        if script.phases.is_empty() {
-            return Err("the file has no phases".into());
-        }
-        Ok(script)
-    }
-}
-
-/// Returns the report of a pool whose connection broke before the reply to hello.
-fn broken_before_hello() -> ErrorReport {
-    ErrorReport::new(Generation::FIRST, Error::network(Stage::Hello, MESSAGE))
-}
 
 impl ApplicationError {
     /// Returns the report of a pool whose generation is `current`, or `None` if the reply contains
     /// no error that concerns the server.
-    fn report(&self, current: Generation) -> Option<ErrorReport> {
+    ///
+    /// # Errors
+    ///
+    /// If there is a reply without need, or none.
+    fn report(&self, current: Generation) -> Result<Option<ErrorReport>, String> {
+        let stage = match self.when {
+            When::BeforeHandshakeCompletes => Stage::Hello,
+            When::AfterHandshakeCompletes => Stage::Operation,
+        };
+        let error = match (self.kind, &self.response) {
+            (Kind::Network, None) => Some(Error::network(stage, MESSAGE)),
+            (Kind::Timeout, None) => Some(Error::timeout(stage, MESSAGE)),
+            (Kind::Command, Some(response)) => reply::error(&encode(response)?, stage),
+            (kind, response) => return Err(format!("{kind:?} with the response {response:?}")),
+        };
         let generation = self.generation.unwrap_or(current);
-        let report = ErrorReport::new(generation, self.error.clone()?);
-        Some(report.with_max_wire_version(self.max_wire_version))
+        let report = |error| {
+            ErrorReport::new(generation, error).with_max_wire_version(self.max_wire_version)
+        };
+        Ok(error.map(report))
     }
 }

@@ -14,8 +14,8 @@ use sdam_core::{options::Options, rng::Rng, uri::ConnectionString, uri_options::
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value as Json, json};
 
-pub use self::deployment::{Kind, serve, simulate};
-use crate::{fields::read, host::Host, uri::effective};
+pub use self::deployment::{serve, simulate};
+use crate::{fields::read, host::Host, requirement::Kind, uri::effective};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -31,14 +31,9 @@ struct File {
     parsed_options: Map<String, Json>,
     #[serde(default)]
     error: bool,
-    #[serde(default = "yes")]
-    ping: bool,
+    ping: Option<bool>,
     #[serde(rename = "comment")]
     _comment: Option<IgnoredAny>,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// Checks the seeds and options in a file with the records of the [`zone`], without a DNS look-up.
@@ -94,7 +89,7 @@ fn check_file(
     compare("seeds", &seeds, file.seeds.as_deref(), file.num_seeds)?;
     check_options(&options, &file)?;
     check_parsed_options(&options, &file)?;
-    if file.hosts.is_none() && file.num_hosts.is_none() && !file.ping {
+    if file.hosts.is_none() && file.num_hosts.is_none() && file.ping == Some(false) {
         return Ok(());
     }
     discover(options, &file)

@@ -28,10 +28,9 @@ use crate::{
     corpus::Folder,
     engine,
     host::Host,
+    requirement::Kind,
     run::{Offer, Run},
-    scan, sdam, selection,
-    srv::{self, Kind},
-    unified, uri,
+    scan, sdam, selection, srv, unified, uri,
 };
 
 /// A check of one file. The error describes the first difference from the expected results.

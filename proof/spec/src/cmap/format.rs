@@ -12,40 +12,18 @@ use crate::{fields::read, requirement::Requirement};
 pub(super) struct File {
     version: u32,
     #[serde(rename = "style")]
-    _style: Style,
+    _style: IgnoredAny,
     #[serde(rename = "description")]
     _description: IgnoredAny,
     pub(super) run_on: Option<Vec<Requirement>>,
     pub(super) fail_point: Option<Document>,
     #[serde(default)]
-    pub(super) pool_options: PoolOptions,
+    pub(super) pool_options: Map<String, Value>,
     pub(super) operations: Vec<Operation>,
     pub(super) error: Option<ExpectedError>,
     pub(super) events: Vec<ExpectedEvent>,
     #[serde(default)]
     ignore: Vec<PoolEventName>,
-}
-
-/// The style of a file: unit test or integration test. Here, both run against a deployment.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Style {
-    Integration,
-    Unit,
-}
-
-/// The connection string options that a file sets.
-#[derive(Debug, Default, Deserialize)]
-#[serde(from = "Map<String, Value>")]
-pub(super) struct PoolOptions(pub(super) Vec<(String, Value)>);
-
-impl From<Map<String, Value>> for PoolOptions {
-    fn from(options: Map<String, Value>) -> Self {
-        // `backgroundThreadIntervalMS` is ignored, because the pool has no thread that runs at
-        // intervals.
-        let options = options.into_iter();
-        Self(options.filter(|(name, _)| name != "backgroundThreadIntervalMS").collect())
-    }
 }
 
 /// An operation on the main thread or another thread.

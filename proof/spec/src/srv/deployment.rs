@@ -27,24 +27,16 @@ use sdam_transport::{
 };
 
 use super::{File, compare, zone};
-use crate::host::{Host, TestDeployment};
+use crate::{
+    host::{Host, TestDeployment},
+    requirement::Kind,
+};
 
 /// The maximum virtual time until all servers are discovered.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The name of the replica set.
 const SET: &str = "repl0";
-
-/// The kind of deployment that a folder's files require.
-#[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    /// Three members.
-    ReplicaSet,
-    /// Two mongoses.
-    Sharded,
-    /// One load balancer.
-    LoadBalanced,
-}
 
 /// Discovers the servers from the seeds in `options`, and sends a ping.
 pub(super) fn discover(
@@ -68,7 +60,7 @@ pub(super) fn discover(
             check(snapshot.description(), file)?;
             return Err(format!("a server is not known: {snapshot:?}"));
         }
-        if file.ping {
+        if file.ping != Some(false) {
             let ping = rawdoc! { "ping": 1 };
             let reply = client.run(&Command::new("admin", ping.as_bytes())).await;
             reply.map_err(|error| error.to_string())?;
@@ -89,7 +81,7 @@ pub(super) fn scan(kind: Kind, options: Options, file: &File) -> Result<(), Stri
     sim.block_on(async {
         topology.scan().await;
         check(&topology.description(), file)?;
-        if file.ping {
+        if file.ping != Some(false) {
             let server = topology.select(&Criteria::primary()).await;
             let server = server.map_err(|error| error.to_string())?;
             let ping = rawdoc! { "ping": 1, "$db": "admin" };
@@ -119,7 +111,7 @@ pub fn serve(
     block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
 ) -> Result<TestDeployment, String> {
     let (blueprint, host, port) = match kind {
-        Kind::ReplicaSet => {
+        Kind::Single | Kind::ReplicaSet => {
             let set = Blueprint::replica_set(3).configure(|config| config.name = SET.into());
             (set, "localhost", 27017)
         }
@@ -174,7 +166,7 @@ fn start(kind: Kind, options: &Options) -> Sim {
     };
     let members = || hosts("localhost", &[27017, 27018, 27019]);
     let blueprint = match kind {
-        Kind::ReplicaSet => Blueprint::replica_set(SetConfig::new(SET, members())),
+        Kind::Single | Kind::ReplicaSet => Blueprint::replica_set(SetConfig::new(SET, members())),
         Kind::Sharded => Blueprint::sharded(2).at(hosts(zone::HOST, &[27017, 27018])),
         Kind::LoadBalanced => Blueprint::load_balanced(1).at(hosts(zone::HOST, &[8000])),
     };
