@@ -87,17 +87,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let met = judged.iter().filter(|(_, is_met)| *is_met).count();
     println!("bench: {met} of {} targets met", judged.len());
     if let Some(file) = file {
-        let results: Vec<Value> = figures
-            .iter()
-            .map(|(name, figure)| {
-                json!({
-                    "name": name,
-                    "value": figure.value,
-                    "unit": figure.unit,
-                    "target": target(name),
-                })
-            })
-            .collect();
+        let result = |(name, Figure { value, unit }): (&String, &Figure)| json!({ "name": name, "value": value, "unit": unit, "target": target(name) });
+        let results: Vec<Value> = figures.iter().map(result).collect();
         fs::write(file, format!("{:#}\n", json!({ "results": results })))
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     }

@@ -189,30 +189,22 @@ fn is_final(error: &Error) -> bool {
 mod tests {
     use super::{Error, Unavailable, decide};
 
-    fn unavailable() -> Result<u8, Error> {
-        Err(Error::Unavailable(Unavailable::new("no pip")))
-    }
-
     #[test]
-    fn a_missing_server_skips_the_test_with_the_reason() {
-        let mut said = Vec::new();
-        assert_eq!(decide(unavailable(), false, &mut said).unwrap(), None);
-        let said = String::from_utf8(said).unwrap();
-        assert_eq!(said, "SKIPPED a live test, a server is not available: no pip\n");
-    }
-
-    #[test]
-    fn a_missing_server_is_a_failure_where_one_is_required() {
-        let error = decide(unavailable(), true, &mut Vec::new()).unwrap_err();
-        assert!(matches!(error, Error::Unavailable(_)), "{error}");
-    }
-
-    #[test]
-    fn other_failures_and_successes_pass_through() {
-        let mut said = Vec::new();
-        let failed = Err::<u8, _>(Error::State("no".to_owned()));
-        assert!(matches!(decide(failed, false, &mut said), Err(Error::State(_))));
-        assert_eq!(decide(Ok(7), false, &mut said).unwrap(), Some(7));
-        assert!(said.is_empty());
+    fn a_missing_server_skips_the_test_with_the_reason_unless_one_is_required() {
+        let missing = || Err(Unavailable::new("no pip").into());
+        let failed = || Err(Error::State("no".to_owned()));
+        let skipped = "SKIPPED a live test, a server is not available: no pip\n";
+        let missed = "a server is not available: no pip";
+        for (started, required, expected, report) in [
+            (missing(), false, Ok(None), skipped),
+            (missing(), true, Err(missed), ""),
+            (failed(), false, Err("no"), ""),
+            (Ok(7), false, Ok(Some(7)), ""),
+        ] {
+            let mut said = Vec::new();
+            let decided = decide(started, required, &mut said).map_err(|error| error.to_string());
+            assert_eq!(decided, expected.map_err(str::to_owned));
+            assert_eq!(String::from_utf8(said).unwrap(), report);
+        }
     }
 }

@@ -234,19 +234,20 @@ impl Certificates {
         let other = issuer("another authority")?;
         certificates.write("authority", &ours.pem())?;
         certificates.write("other-authority", &other.pem())?;
+        let save = |name: &str, params, issuer| {
+            let (pem, key) = issue(params, issuer)?;
+            certificates.write(name, &(pem + &key.serialize_pem()))
+        };
         for certificate in ServerCertificate::ALL {
             let issuer = match certificate {
                 ServerCertificate::UnknownIssuer => Some(&other),
                 ServerCertificate::SelfSigned => None,
                 _ => Some(ours),
             };
-            let (pem, key) = issue(server(certificate)?, issuer)?;
-            certificates.write(&server_file(certificate), &(pem + &key.serialize_pem()))?;
+            save(&server_file(certificate), server(certificate)?, issuer)?;
         }
-        let (pem, key) = issue(client()?, Some(ours))?;
-        certificates.write("client", &(pem + &key.serialize_pem()))?;
-        let (pem, key) = issue(client()?, Some(&other))?;
-        certificates.write("unknown-client", &(pem + &key.serialize_pem()))?;
+        save("client", client()?, Some(ours))?;
+        save("unknown-client", client()?, Some(&other))?;
         certificates.write("revocations", &revocations(ours)?)?;
         Ok(certificates)
     }

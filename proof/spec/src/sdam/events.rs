@@ -2,10 +2,7 @@
 //! If a key of a description is absent, its field is not checked; if its value is `null`, the field
 //! must be absent.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bson::Bson;
 use sdam_core::{
@@ -90,19 +87,9 @@ impl ExpectedEvent {
     }
 }
 
-impl fmt::Display for ExpectedEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        describe(f, self.name, self.fields.address.as_ref())
-    }
-}
-
-fn describe(
-    f: &mut impl fmt::Write,
-    name: EventName,
-    address: Option<&ServerAddress>,
-) -> fmt::Result {
-    f.write_str(name.as_str())?;
-    address.map_or(Ok(()), |address| write!(f, " of {address}"))
+fn describe(name: EventName, address: Option<&ServerAddress>) -> String {
+    let of = address.map(|address| format!(" of {address}"));
+    name.as_str().to_owned() + &of.unwrap_or_default()
 }
 
 /// Compares the monitoring events in `actual` with `expected`: their number, their order, and the
@@ -115,19 +102,18 @@ pub(super) fn compare(expected: &[ExpectedEvent], actual: &[EventKind]) -> Resul
     sort_unordered_runs(&mut expected, |event| (event.name, event.fields.address.as_ref()));
     sort_unordered_runs(&mut actual, |event| (event.name(), event.address()));
     for (index, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
-        expected
-            .compare(actual)
-            .map_err(|difference| format!("event {} ({expected}): {difference}", index + 1))?;
+        expected.compare(actual).map_err(|difference| {
+            let expected = describe(expected.name, expected.fields.address.as_ref());
+            format!("event {} ({expected}): {difference}", index + 1)
+        })?;
     }
     if expected.len() == actual.len() {
         return Ok(());
     }
-    let mut extra = String::new();
-    for event in actual.iter().skip(expected.len()) {
-        extra.push_str(if extra.is_empty() { ", the unexpected ones are " } else { ", " });
-        describe(&mut extra, event.name(), event.address()).map_err(|error| error.to_string())?;
-    }
-    Err(format!("there are {} events, expected {}{extra}", actual.len(), expected.len()))
+    let extra = actual.iter().skip(expected.len());
+    let extra: Vec<_> = extra.map(|event| describe(event.name(), event.address())).collect();
+    let (actual, expected) = (actual.len(), expected.len());
+    Err(format!("there are {actual} events, expected {expected}; unexpected are {extra:?}"))
 }
 
 /// Sorts each sequence of adjacent events whose order does not matter.

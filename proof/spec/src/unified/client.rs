@@ -110,11 +110,8 @@ impl Client {
         count: usize,
     ) -> Result<(), String> {
         let clock = Arc::clone(&self.driver.runtime().backend.clock);
-        let observed = self.observed;
-        let matches =
-            |event: &EventKind| observed.contains(event.name()) && expected.matches(event);
-        let waiting = self.recorder.wait_for(&*clock, (count, TIMEOUT), matches);
-        waiting.await
+        let matches = observing(self.observed, expected);
+        self.recorder.wait_for(&*clock, (count, TIMEOUT), matches).await
     }
 
     /// Fails unless exactly `count` events since the client's creation match `expected`.
@@ -124,10 +121,7 @@ impl Client {
         count: usize,
     ) -> Result<(), String> {
         self.flush().await;
-        let observed = self.observed;
-        let matches =
-            |event: &EventKind| observed.contains(event.name()) && expected.matches(event);
-        match self.recorder.count(matches) {
+        match self.recorder.count(observing(self.observed, expected)) {
             actual if actual == count => Ok(()),
             actual => Err(format!("there are {actual} events, expected {count}")),
         }
@@ -208,6 +202,11 @@ impl Client {
         };
         self.recorder.flush(pending).await;
     }
+}
+
+/// Returns whether an event is observed, and as expected.
+fn observing(observed: Interest, expected: &ExpectedEvent) -> impl Fn(&EventKind) -> bool {
+    move |event| observed.contains(event.name()) && expected.matches(event)
 }
 
 /// Builds the options for a client of the deployment at `uri`.

@@ -14,7 +14,7 @@ use sdam_events::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tracing::{
-    Level, Metadata, Subscriber,
+    Metadata, Subscriber,
     field::{Field, Visit},
     span, subscriber,
 };
@@ -77,12 +77,7 @@ impl Subscriber for Log {
             Some(component) => component,
             None => metadata.target(),
         };
-        let level = match *metadata.level() {
-            Level::INFO => Severity::Info,
-            Level::WARN => Severity::Warn,
-            Level::ERROR => Severity::Error,
-            _ => Severity::Debug,
-        };
+        let level = metadata.level().as_str().to_lowercase().parse().unwrap_or_default();
         let mut fields = Fields::default();
         event.record(&mut fields);
         let data = fields.0.into();
