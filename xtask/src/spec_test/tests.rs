@@ -11,15 +11,9 @@ use super::report::Totals;
 use super::*;
 
 fn cell(passed: usize, failed: &[(&str, &str)], skipped: &[&str]) -> Cell {
-    Cell {
-        passed,
-        ran: Vec::new(),
-        failed: failed
-            .iter()
-            .map(|(file, difference)| ((*file).to_owned(), (*difference).to_owned()))
-            .collect(),
-        skipped: skipped.iter().map(|file| (*file).to_owned()).collect(),
-    }
+    let own = |text: &&str| (*text).to_owned();
+    let failed = failed.iter().map(|(file, difference)| (own(file), own(difference))).collect();
+    Cell { passed, failed, skipped: skipped.iter().map(own).collect(), ..Cell::default() }
 }
 
 fn report(cells: impl IntoIterator<Item = (&'static str, &'static str, Cell)>) -> Report {

@@ -210,22 +210,6 @@ fn operations_end_as_expected_or_the_file_fails() {
     check(elsewhere, "there is no entity y");
 }
 
-#[test]
-fn a_test_whose_requirements_are_not_met_fails() {
-    for (key, value) in [
-        ("minServerVersion", json!("8.0.6")),
-        ("maxServerVersion", json!("7.99")),
-        ("topologies", json!(["replicaset", "sharded"])),
-        ("auth", json!(true)),
-        ("serverParameters", json!({ "requireApiVersion": true })),
-    ] {
-        let mut file = file(&insert(Some(true)));
-        file["tests"][0]["runOnRequirements"] = json!([{ key: value }]);
-        let error = run(&file).unwrap_err();
-        assert_eq!(error, "test: no environment meets the requirements", "{key}");
-    }
-}
-
 /// Each case consists of a string in the file, its replacement and the resulting error.
 #[test]
 fn unsupported_content_is_refused_with_its_test_and_field() {
@@ -362,46 +346,15 @@ fn real_servers_leave_out_tests_that_they_do_not_admit() {
     assert!(runs(&offer(Coverage::Every), &file).is_err());
 }
 
+/// The other reasons are found with the official files, whose number is known.
 #[test]
-fn tests_of_features_of_drivers_are_left_out_with_the_reason() {
-    let mut file = file(&insert(Some(true)));
-    let mut other = file["tests"][0].clone();
-    other["description"] = json!("transaction");
-    let commit = json!({ "name": "commitTransaction", "object": "s" });
-    other["operations"] = json!([commit]);
-    file["tests"].as_array_mut().unwrap().push(other);
-    let reason = "a transaction is several commands";
-    assert_eq!(excluded(&file), [("transaction".to_owned(), reason)]);
-    assert!(!stands_in(&file));
-    assert_eq!(run(&file), Ok(vec![SINGLE]));
-    file["tests"][1]["operations"] = json!([insert(None)]);
-    file["tests"][1]["operations"][0]["arguments"]["timeoutMode"] = json!("iteration");
-    assert_eq!(excluded(&file)[0].0, "transaction");
-    file["tests"][1]["operations"] = json!([]);
-    assert_eq!(excluded(&file), []);
-    file["tests"][1]["skipReason"] = json!("no server can");
-    let reason = "the file says to leave it out";
-    assert_eq!(excluded(&file), [("transaction".to_owned(), reason)]);
-    file["tests"].as_array_mut().unwrap().remove(0);
-    assert_eq!(run(&file), Ok(Vec::new()));
-}
-
-#[test]
-fn files_with_something_that_the_client_lacks_are_known() {
+fn files_with_sessions_and_transactions_stand_in_for_a_driver() {
     let find = |arguments: Value| json!({ "name": "find", "object": "x", "arguments": arguments });
-    let start = json!({ "name": "startTransaction", "object": "s" });
     for (operation, expected) in [
         (find(json!({ "filter": { "name": "find" } })), false),
-        (find(json!({ "filter": {}, "batchSize": 2 })), true),
         (find(json!({ "filter": {}, "session": "s" })), true),
-        (start, true),
+        (json!({ "name": "startTransaction", "object": "s" }), true),
     ] {
         assert_eq!(stands_in(&file(&operation)), expected, "{operation}");
-    }
-    for (option, expected) in [("timeoutMS", false), ("readConcern", true), ("writeConcern", true)]
-    {
-        let mut file = file(&insert(None));
-        file["createEntities"][2]["collection"]["collectionOptions"] = json!({ option: {} });
-        assert_eq!(stands_in(&file), expected, "{option}");
     }
 }
