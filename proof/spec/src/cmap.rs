@@ -6,8 +6,6 @@
 
 mod format;
 mod owner;
-#[cfg(test)]
-mod tests;
 
 use std::{
     collections::BTreeMap,

@@ -2,7 +2,7 @@
 //! whose replies produce a given description, recorded events, and checks of selections.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     collections::BTreeSet,

@@ -122,9 +122,6 @@ fn names(candidates: &Candidates<'_>) -> BTreeSet<ServerAddress> {
     addresses.collect()
 }
 
-#[cfg(test)]
-pub(crate) mod tests;
-
 /// The topology, the criteria and the expected result of a selection.
 pub(crate) struct SelectionFile {
     pub(crate) topology: TopologyDescription,

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{engine::tests::host, selection::tests::file, suite::Suite};
+use crate::{engine::tests::host, suite::Suite};
 
 /// Runs `test` with every runner of the suite `name` that drives a topology.
 fn each(name: &str, test: impl Fn(&dyn Fn(&Value) -> Result<(), String>)) {
@@ -12,6 +12,24 @@ fn each(name: &str, test: impl Fn(&dyn Fn(&Value) -> Result<(), String>)) {
     let host = host();
     test(&|file| suite.engine.unwrap()(&host, file));
     test(&|file| suite.scan.unwrap()(file));
+}
+
+/// Returns a file of a selection from three members of a set.
+pub(crate) fn file(suitable: &[&str], window: &[&str]) -> Value {
+    let list = |names: &[&str]| -> Vec<_> {
+        names.iter().map(|name| json!({ "address": name, "type": "RSSecondary" })).collect()
+    };
+    json!({
+        "topology_description": { "type": "ReplicaSetWithPrimary", "servers": [
+            { "address": "a:27017", "type": "RSPrimary", "avg_rtt_ms": 5 },
+            { "address": "b:27017", "type": "RSSecondary", "avg_rtt_ms": 6, "tags": { "dc": "ny" } },
+            { "address": "c:27017", "type": "RSSecondary", "avg_rtt_ms": 50 },
+        ] },
+        "operation": "read",
+        "read_preference": { "mode": "Secondary" },
+        "suitable_servers": list(suitable),
+        "in_latency_window": list(window),
+    })
 }
 
 #[test]
