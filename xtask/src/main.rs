@@ -1,7 +1,7 @@
 //! `cargo xtask`: the tool that builds, tests and measures the workspace.
 //!
-//! Each subcommand is a variant of [`Subcommand`] and a module of the same name with a function
-//! `run`. Results go to standard output, progress to standard error.
+//! Each subcommand is a variant of [`Subcommand`] and, unless it is short, a module of the same name
+//! with a function `run`. Results go to standard output, progress to standard error.
 
 mod bench;
 mod cargo;
@@ -11,7 +11,6 @@ mod foreign;
 mod fuzz;
 mod layers;
 mod loom;
-mod mongod;
 mod mutants;
 mod package;
 mod sim;
@@ -169,6 +168,11 @@ enum Subcommand {
     Tidy,
 }
 
+fn mongod(version: Option<Version>) -> Result<()> {
+    println!("{}", sdam_live::mongod_path(version)?.display());
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().subcommand {
         Subcommand::Bench(options) => bench::run(&options),
@@ -178,7 +182,7 @@ fn main() -> ExitCode {
         Subcommand::Fuzz(options) => fuzz::run(options),
         Subcommand::Layers => layers::run(),
         Subcommand::Loom { name } => loom::run(&name),
-        Subcommand::Mongod { version } => mongod::run(version),
+        Subcommand::Mongod { version } => mongod(version),
         Subcommand::Mutants(options) => mutants::run(&options),
         Subcommand::Package { verify, semver } => package::run(verify, semver),
         Subcommand::Sim(options) => sim::run(&options),

@@ -9,7 +9,6 @@ mod pinned;
 mod report;
 mod runner;
 mod servers;
-mod zone;
 
 use std::fs;
 use std::panic::resume_unwind;

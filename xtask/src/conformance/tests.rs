@@ -1,4 +1,4 @@
-use super::{catalogue::Page, citations::Citations};
+use super::*;
 
 const PAGE: &str = "\
 # L. Selection

@@ -1,24 +1,27 @@
 //! The executor, the clock and the deployments of a column's files.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 use sdam_core::address::ServerAddress;
-use sdam_live::Version;
+use sdam_dns::DnsResolver;
+use sdam_live::{Dns, Record, Version};
 use sdam_runtime_tokio::from_handle;
 use sdam_sim::Blueprint;
 use sdam_sim::runtime::Sim;
 use sdam_spec::host::Host;
 use sdam_spec::run::{Coverage, Offer};
-use sdam_spec::srv;
+use sdam_spec::srv::{
+    self,
+    zone::{SRV, TTL, TXT},
+};
 use sdam_testkit::Pace;
-use sdam_transport::runtime::Runtime;
+use sdam_transport::runtime::{Backend, Runtime};
 
 use super::deployment;
 use super::runner::Column;
 use super::servers::Servers;
-use super::zone;
 
 /// The seed that determines the order of tasks in the simulated column.
 const SEED: u64 = 1;
@@ -74,7 +77,7 @@ impl Ground {
             let (named, time) = (paced.clone(), clock.clone());
             let (own, run) = (block_on.clone(), block_on.clone());
             Host {
-                look_up: Box::new(move || zone::real(backend.clone())),
+                look_up: Box::new(move || with_resolver(backend.clone())),
                 deploy: Box::new(move |environment| {
                     deployment::serve(environment, paced.clone(), &clock, own.clone())
                 }),
@@ -126,13 +129,47 @@ fn start_tokio() -> Result<(Arc<tokio::runtime::Runtime>, Runtime), String> {
 fn sim() -> Host {
     let server = ServerAddress::new("nobody", 27017);
     let sim = Sim::new(SEED, &Blueprint::standalone().at([server]));
-    zone::simulated(&sim);
+    set_records(&sim);
     let backend = sim.runtime().backend;
     Host {
         look_up: Box::new(move || Ok(backend.clone())),
         deploy: Box::new(|environment| deployment::simulate(environment, SEED)),
         discover: Box::new(|kind, options| Ok(srv::simulate(kind, options))),
         ..Host::new(sim.runtime().spawner, move |future| sim.block_on(future))
+    }
+}
+
+/// Returns `backend` with a resolver that queries a name server on loopback. All columns share this
+/// server.
+fn with_resolver(mut backend: Backend) -> Result<Backend, String> {
+    static SERVER: OnceLock<Result<Dns, String>> = OnceLock::new();
+    let start = || Dns::start(records()).map_err(|error| error.to_string());
+    let server = SERVER.get_or_init(start).as_ref()?;
+    let resolver = DnsResolver::with_servers([server.address()]);
+    backend.resolver = Some(Arc::new(resolver));
+    Ok(backend)
+}
+
+fn records() -> impl Iterator<Item = Record> {
+    let ttl = u32::try_from(TTL.as_secs()).unwrap_or(u32::MAX);
+    let srv = SRV.iter();
+    let srv = srv.map(|(name, target, port)| Record::srv(name, target, *port));
+    let txt = TXT.iter();
+    let txt = txt.map(|(name, strings)| Record::txt(name, strings.iter().copied()));
+    srv.chain(txt).map(move |record| record.ttl(ttl))
+}
+
+/// Sets the records in a simulation.
+fn set_records(sim: &Sim) {
+    for (name, ..) in SRV {
+        let own = SRV.iter().filter(|(own, ..)| own == name);
+        let hosts = own.map(|(_, target, port)| ServerAddress::new(target, *port));
+        sim.dns().set_srv(name, TTL, hosts);
+    }
+    for (name, _) in TXT {
+        let own = TXT.iter().filter(|(own, _)| own == name);
+        let own: Vec<_> = own.map(|(_, strings)| strings.concat()).collect();
+        sim.dns().set_txt(name, own.iter().map(String::as_str));
     }
 }
 
