@@ -26,7 +26,7 @@ use sdam_transport::runtime::Runtime;
 use serde_json::{Map, Value};
 
 use self::{
-    format::{Call, ExpectedError, File, Operation, PoolEventName},
+    format::{Call, ExpectedError, ExpectedEvent, File, Operation, PoolEventName},
     owner::Owner,
 };
 use crate::{
@@ -34,7 +34,7 @@ use crate::{
     host::{Target, Thread},
     requirement::{Environment, Kind},
     run::{Offer, Run},
-    running::{Recorder, lock},
+    running::{Recorder, compare_in_order, lock},
     unified::set_fail_point,
 };
 
@@ -228,20 +228,12 @@ fn compare_error(
 
 /// Compares the recorded events with the expected ones. Additional recorded events are allowed.
 fn compare_events(file: &File, recorder: &Recorder) -> Result<(), String> {
-    let events = recorder.events().iter();
-    let mut actual = events.filter(|event| !file.ignores(event.kind.name()));
-    for (number, expected) in (1..).zip(&file.events) {
-        let result = match actual.next() {
-            Some(event) => expected.compare(&event.kind),
-            None => Err("is missing".to_owned()),
-        };
-        result.map_err(|error| {
-            let names = recorder.events().iter().map(|event| event.kind.name());
-            let names: Vec<_> = names.map(EventName::as_str).collect();
-            format!("event {number} {error}, in {}", names.join(", "))
-        })?;
-    }
-    Ok(())
+    let events = recorder.events().iter().map(|event| &event.kind);
+    let own = events.clone().filter(|event| !file.ignores(event.name()));
+    compare_in_order("event", &file.events, own, true, ExpectedEvent::compare).map_err(|error| {
+        let names: Vec<_> = events.map(|event| event.name().as_str()).collect();
+        format!("{error}, in {}", names.join(", "))
+    })
 }
 
 /// Builds the options of a pool for the server at `uri`.

@@ -312,6 +312,26 @@ pub(crate) fn not_reached(difference: &str) -> String {
     format!("the topology was not reached: {difference}")
 }
 
+/// Compares items with the expected ones, in order and without gaps. `what` is what they are called
+/// in errors. If `admits_more` is true, others may follow.
+pub(crate) fn compare_in_order<'a, E, A: Debug + 'a>(
+    what: &str,
+    expected: &[E],
+    actual: impl IntoIterator<Item = &'a A>,
+    admits_more: bool,
+    compare: impl Fn(&E, &A) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut actual = actual.into_iter();
+    for (number, expected) in (1..).zip(expected) {
+        let actual = actual.next().ok_or_else(|| format!("{what} {number} is missing"))?;
+        compare(expected, actual).map_err(|error| format!("{what} {number}{error}"))?;
+    }
+    match actual.next() {
+        Some(actual) if !admits_more => Err(format!("unexpected {what}: {actual:?}")),
+        _ => Ok(()),
+    }
+}
+
 /// The events that a client or a pool has published so far.
 #[derive(Debug)]
 pub(crate) struct Recorder {

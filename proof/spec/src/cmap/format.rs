@@ -159,13 +159,13 @@ impl ExpectedEvent {
     pub(super) fn compare(&self, event: &EventKind) -> Result<(), String> {
         if event.name() != self.name {
             let (actual, expected) = (event.name().as_str(), self.name.as_str());
-            return Err(format!("is {actual}, expected {expected}"));
+            return Err(format!(" is {actual}, expected {expected}"));
         }
         let actual = describe(event);
         if matches(&Value::Object(self.fields.clone()), &actual) {
             return Ok(());
         }
-        Err(format!("is {actual}, expected {:?}", self.fields))
+        Err(format!(" is {actual}, expected {:?}", self.fields))
     }
 }
 

@@ -46,30 +46,34 @@ pub(super) struct Owner {
     outcomes: UnboundedSender<Outcome>,
     server: ServerId,
     pool: Pool,
-    sink: Arc<ChannelSink>,
-    is_closed: Arc<AtomicBool>,
+    late: Late,
 }
 
 /// The reply to a check, or the error that ends the check.
 type Outcome = Result<Vec<u8>, Error>;
 
-/// Publishes the events of a pool through its topology and, once that is closed and publishes
-/// nothing any more, directly.
-#[derive(Debug)]
-struct Events {
-    topology: Arc<dyn EventPublisher>,
+/// The sink, and whether the topology is closed, so that it publishes nothing any more.
+#[derive(Clone, Debug)]
+struct Late {
     sink: Arc<ChannelSink>,
     is_closed: Arc<AtomicBool>,
 }
 
+/// Publishes the events of a pool through its topology and, once that is closed, directly.
+#[derive(Debug)]
+struct Events {
+    topology: Arc<dyn EventPublisher>,
+    late: Late,
+}
+
 impl EventPublisher for Events {
     fn wants(&self, name: EventName) -> bool {
-        self.is_closed.load(Ordering::Relaxed) || self.topology.wants(name)
+        self.late.is_closed.load(Ordering::Relaxed) || self.topology.wants(name)
     }
 
     fn publish(&self, at: Instant, kind: EventKind) {
-        if self.is_closed.load(Ordering::Relaxed) {
-            self.sink.emit(&Event::new(0, at, ObjectId::default(), kind));
+        if self.late.is_closed.load(Ordering::Relaxed) {
+            self.late.sink.emit(&Event::new(0, at, ObjectId::default(), kind));
         } else {
             self.topology.publish(at, kind);
         }
@@ -119,8 +123,7 @@ impl Connection for Checked {
 struct TestPools {
     options: Arc<Options>,
     backend: Backend,
-    sink: Arc<ChannelSink>,
-    is_closed: Arc<AtomicBool>,
+    late: Late,
 }
 
 impl PoolFactory for TestPools {
@@ -128,8 +131,7 @@ impl PoolFactory for TestPools {
 
     fn create(&self, mut context: PoolContext) -> Pool {
         context.backend = self.backend.clone();
-        let (sink, is_closed) = (Arc::clone(&self.sink), Arc::clone(&self.is_closed));
-        context.events = Arc::new(Events { topology: context.events, sink, is_closed });
+        context.events = Arc::new(Events { topology: context.events, late: self.late.clone() });
         context.options = Arc::clone(&self.options);
         Pools::new().create(context)
     }
@@ -145,20 +147,15 @@ impl Owner {
         let pool_options = Arc::new(options.clone());
         let backend = runtime.backend.clone();
         let mut runtime = runtime.clone();
-        let is_closed = Arc::new(AtomicBool::new(false));
+        let late = Late { sink: Arc::clone(&sink), is_closed: Arc::default() };
         let (outcomes, upcoming) = unbounded();
         let upcoming = Arc::new(Mutex::new(upcoming));
         runtime.backend.transport = Arc::new(Checked { outcomes: upcoming, request: None });
         options.connect_timeout = None;
         let topology = TopologyBuilder::new(options)
             .metadata(client_metadata()?)
-            .pools(TestPools {
-                options: pool_options,
-                backend,
-                sink: Arc::clone(&sink),
-                is_closed: Arc::clone(&is_closed),
-            })
-            .sink(Arc::clone(&sink))
+            .pools(TestPools { options: pool_options, backend, late: late.clone() })
+            .sink(sink)
             .start(runtime)
             .map_err(|error| error.to_string())?;
         let snapshot = topology.snapshot();
@@ -166,13 +163,13 @@ impl Owner {
         let pool = topology.pool(&state).ok_or("the server has no pool")?.clone();
         let server = state.description().id;
         drop(snapshot);
-        Ok(Self { topology, outcomes, server, pool, sink, is_closed })
+        Ok(Self { topology, outcomes, server, pool, late })
     }
 
     /// Delivers events, and returns the number of those that are left.
     pub(super) fn deliver(&self) -> usize {
         let events = self.topology.events();
-        events.deliver_now(&*self.sink);
+        events.deliver_now(&*self.late.sink);
         events.depth()
     }
 
@@ -239,6 +236,6 @@ impl Owner {
         while self.deliver() > 0 {
             yield_now().await;
         }
-        self.is_closed.store(true, Ordering::Relaxed);
+        self.late.is_closed.store(true, Ordering::Relaxed);
     }
 }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{helper::to_json, matching::Expected};
+use crate::running::compare_in_order;
 
 /// The name of an event. In the format, it begins with a lowercase letter and has the suffix
 /// `Event`.
@@ -101,29 +102,15 @@ impl ExpectedEvent {
 impl ExpectedEvents {
     /// Compares the recorded events with the expected ones.
     pub(super) fn compare(&self, events: &[Event]) -> Result<(), String> {
-        self.compare_all(events).map_err(|error| {
-            let names = events.iter().map(|event| event.kind.name().as_str());
-            let names: Vec<_> = names.collect();
+        let kinds = events.iter().map(|event| &event.kind);
+        let own = kinds.filter(|event| EventType::of(event.name()) == Some(self.event_type));
+        let admits_more = self.ignore_extra_events;
+        let result =
+            compare_in_order("event", &self.events, own, admits_more, ExpectedEvent::compare);
+        result.map_err(|error| {
+            let names: Vec<_> = events.iter().map(|event| event.kind.name().as_str()).collect();
             format!("{}: {error}, in {}", self.client, names.join(", "))
         })
-    }
-
-    fn compare_all(&self, events: &[Event]) -> Result<(), String> {
-        let events = events.iter().map(|event| &event.kind);
-        let mut events =
-            events.filter(|event| EventType::of(event.name()) == Some(self.event_type));
-        for (number, expected) in (1..).zip(&self.events) {
-            let actual =
-                events.next().ok_or_else(|| format!("event {number} is missing: {expected:?}"))?;
-            let result = expected.compare(actual);
-            result.map_err(|error| format!("event {number}{error}"))?;
-        }
-        match events.next() {
-            Some(actual) if !self.ignore_extra_events => {
-                Err(format!("unexpected event: {actual:?}"))
-            }
-            _ => Ok(()),
-        }
     }
 }
 

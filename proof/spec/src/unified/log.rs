@@ -20,7 +20,7 @@ use tracing::{
 };
 
 use super::{format::severity, matching::Expected};
-use crate::running::lock;
+use crate::running::{compare_in_order, lock};
 
 /// A log message from a client.
 #[derive(Debug)]
@@ -132,27 +132,14 @@ impl Visit for Fields {
 impl ExpectedLog {
     /// Compares the client's log messages with the expected ones.
     pub(super) fn compare(&self, log: &[Message]) -> Result<(), String> {
-        let result = self.compare_messages(log);
-        result.map_err(|error| format!("{}: {error}, in {log:#?}", self.client))
-    }
-
-    fn compare_messages(&self, log: &[Message]) -> Result<(), String> {
         let is_ignored = |actual: &&Message| {
             let mut ignored = self.ignore_messages.iter();
             ignored.any(|message| message.compare(actual).is_ok())
         };
-        let mut log = log.iter().filter(|actual| !is_ignored(actual));
-        for (number, message) in (1..).zip(&self.messages) {
-            let actual = log.next().ok_or_else(|| format!("message {number} is missing"))?;
-            let result = message.compare(actual);
-            result.map_err(|error| format!("message {number}{error}"))?;
-        }
-        match log.next() {
-            Some(actual) if !self.ignore_extra_messages => {
-                Err(format!("unexpected message: {actual:?}"))
-            }
-            _ => Ok(()),
-        }
+        let own = log.iter().filter(|actual| !is_ignored(actual));
+        let (messages, admits_more) = (&self.messages, self.ignore_extra_messages);
+        compare_in_order("message", messages, own, admits_more, ExpectedMessage::compare)
+            .map_err(|error| format!("{}: {error}, in {log:#?}", self.client))
     }
 }
 
