@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
-use crate::cargo::{CHECKS, cargo, output, root, run as run_command};
+use crate::cargo::{CHECKS, cargo, files_below, output, root, run as run_command};
 
 /// The compiler flags for coverage and arithmetic checks.
 const FLAGS: &[&str] = &[
@@ -62,15 +62,9 @@ pub(crate) fn run(options: Options) -> Result<()> {
 
 /// Returns the names of the targets, one per file.
 fn targets(folder: &Path) -> Result<Vec<String>> {
-    let mut targets = Vec::new();
-    for entry in fs::read_dir(folder.join("fuzz_targets"))? {
-        let path = entry?.path();
-        if let Some(name) = path.file_stem() {
-            targets.push(name.to_string_lossy().into_owned());
-        }
-    }
-    targets.sort();
-    Ok(targets)
+    let files = files_below(&folder.join("fuzz_targets"))?;
+    let names = files.iter().filter_map(|path| path.file_stem());
+    Ok(names.map(|name| name.to_string_lossy().into_owned()).collect())
 }
 
 fn manifest(folder: &Path, subcommand: &str) -> Command {
@@ -113,11 +107,9 @@ fn fuzz(folder: &Path, binaries: &Path, target: &str, effort: &[String]) -> Resu
         command.arg(format!("-dict={dictionary}"));
     }
     command.arg(format!("corpus/{target}"));
-    let said = command.output()?;
-    let said = (said.status, String::from_utf8_lossy(&said.stderr).into_owned());
-    let (status, text) = said;
-    let done = text.lines().rev().find(|line| line.starts_with("Done "));
-    match done {
+    let output = command.output()?;
+    let (status, text) = (output.status, String::from_utf8_lossy(&output.stderr));
+    match text.lines().rev().find(|line| line.starts_with("Done ")) {
         Some(done) if status.success() => Ok(done.to_owned()),
         _ => Err(format!("the fuzz target {target} failed: {status}\n{text}").into()),
     }

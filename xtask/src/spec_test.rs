@@ -13,7 +13,6 @@ mod servers;
 use std::fs;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -152,7 +151,6 @@ fn run_column(
             None => rest.push((job.0, Cell::default())),
         }
     }
-    let work = Arc::new(work);
     let cells = runner::run(column, &work, every_release);
     let suites = work.iter().map(|(suite, _)| *suite);
     (column, suites.zip(cells).chain(rest).collect())

@@ -87,8 +87,8 @@ pub(crate) fn run(limit: Duration) -> Result<()> {
         let mut left: Vec<Job> = files.collect();
         tried += left.len();
         for column in [Column::Pure, Column::Sim] {
-            let jobs = left.iter().filter_map(|job| column.select(job)).collect();
-            let cells = runner::run(column, &Arc::new(jobs), false).into_iter();
+            let jobs: Vec<_> = left.iter().filter_map(|job| column.select(job)).collect();
+            let cells = runner::run(column, &jobs, false).into_iter();
             let failed = cells.flat_map(|cell| cell.failed).map(|(name, _)| name);
             let failed: BTreeSet<_> = failed.collect();
             left.retain(|(_, files)| files.iter().all(|file| !failed.contains(&file.name)));

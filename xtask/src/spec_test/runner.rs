@@ -22,11 +22,8 @@ pub(crate) type Job = (&'static Suite, Vec<File>);
 /// The environment of a run on a deployment, or the first difference from the expected results.
 pub(super) type Verdict = Result<Option<Environment>, String>;
 
-/// A part of a file that is run on its own.
-enum Part {
-    File,
-    Run(Run),
-}
+/// A part of a file that is run on its own, on the host of a worker if the column has one.
+type Part = Box<dyn FnOnce(Option<&Host>) -> Verdict + Send>;
 
 /// The time limit until the next result. If it is exceeded, a file counts as stuck.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -111,14 +108,14 @@ impl Column {
 
 /// Runs all files of `jobs` on separate threads, and returns the outcome of each job. A thread that
 /// gets stuck is abandoned.
-pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>, every_release: bool) -> Vec<Cell> {
+pub(crate) fn run(column: Column, jobs: &[Job], every_release: bool) -> Vec<Cell> {
     let begin = Instant::now();
     let ground = Ground::new(column, every_release);
     let (mut parts, mut counts) = (Vec::new(), Vec::new());
     let (verdicts, receiver) = mpsc::channel();
     for (suite, file) in files(jobs) {
         let index = counts.len();
-        match split(ground.as_ref(), suite, file) {
+        match split(column, ground.as_ref(), suite, file) {
             Ok(own) => {
                 counts.push(own.len());
                 parts.extend(own.into_iter().map(|part| (index, part)));
@@ -137,20 +134,16 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>, every_release: bool) -> 
     parts.sort_by_key(|(index, _)| lengths[*index]);
     let parts = Arc::new(Mutex::new(parts));
     for _ in 0..column.workers() {
-        let (jobs, parts, verdicts) = (Arc::clone(jobs), Arc::clone(&parts), verdicts.clone());
-        let ground = Arc::clone(&ground);
+        let (ground, parts, verdicts) = (Arc::clone(&ground), Arc::clone(&parts), verdicts.clone());
         thread::spawn(move || {
             let host = ground.as_ref().as_ref().map(|ground| (ground.host)());
-            let files: Vec<_> = files(&jobs).collect();
             loop {
                 let next = parts.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 let Some((index, part)) = next else {
                     return;
                 };
-                let (suite, file) = files[index];
-                let verdict = check(column, host.as_ref(), (suite, file), part);
                 // The receiver is dropped when a file has taken too long.
-                if verdicts.send((index, verdict)).is_err() {
+                if verdicts.send((index, part(host.as_ref()))).is_err() {
                     return;
                 }
             }
@@ -171,37 +164,31 @@ fn files(jobs: &[Job]) -> impl Iterator<Item = (&'static Suite, &File)> {
 
 /// Returns the parts of a file.
 fn split(
+    column: Column,
     ground: Result<&Option<Ground>, &String>,
     suite: &Suite,
     file: &File,
 ) -> Result<Vec<Part>, String> {
-    match (suite.deployed, ground?) {
-        (Some(runs), Some(ground)) => {
-            let runs = runs(&ground.offer, &file.json)?;
-            Ok(runs.into_iter().map(Part::Run).collect())
-        }
-        _ => Ok(vec![Part::File]),
+    let nothing = move || format!("the suite does not run on {}", column.name());
+    if let (Some(runs), Some(ground)) = (suite.deployed, ground?) {
+        let part = |run: Run| -> Part {
+            Box::new(move |host| {
+                let environment = run.environment;
+                run.on(host.ok_or_else(nothing)?).map(|()| Some(environment))
+            })
+        };
+        return Ok(runs(&ground.offer, &file.json)?.into_iter().map(part).collect());
     }
-}
-
-fn check(
-    column: Column,
-    host: Option<&Host>,
-    (suite, file): (&Suite, &File),
-    part: Part,
-) -> Verdict {
-    let nothing = || format!("the suite does not run on {}", column.name());
-    let host = || host.ok_or_else(nothing);
-    match (column, part) {
-        (Column::Pure, _) => suite.pure.ok_or_else(nothing)?(&file.json)?,
-        (Column::Scan, _) => suite.scan.ok_or_else(nothing)?(&file.json)?,
-        (_, Part::File) => suite.engine.ok_or_else(nothing)?(host()?, &file.json)?,
-        (_, Part::Run(run)) => {
-            let environment = run.environment;
-            return run.on(host()?).map(|()| Some(environment));
+    let (json, pure, scan, engine) = (file.json.clone(), suite.pure, suite.scan, suite.engine);
+    let part: Part = Box::new(move |host| {
+        match column {
+            Column::Pure => pure.ok_or_else(nothing)?(&json),
+            Column::Scan => scan.ok_or_else(nothing)?(&json),
+            _ => engine.ok_or_else(nothing)?(host.ok_or_else(nothing)?, &json),
         }
-    }
-    Ok(None)
+        .map(|()| None)
+    });
+    Ok(vec![part])
 }
 
 /// The state of a file while results arrive.

@@ -94,8 +94,8 @@ fn rtt_suite() -> &'static Suite {
 
 #[test]
 fn a_wrong_expectation_fails_with_the_difference() {
-    let jobs = vec![(rtt_suite(), vec![rtt_file("right", 12.0), rtt_file("wrong", 13.0)])];
-    let cells = runner::run(Column::Pure, &Arc::new(jobs), false);
+    let jobs = [(rtt_suite(), vec![rtt_file("right", 12.0), rtt_file("wrong", 13.0)])];
+    let cells = runner::run(Column::Pure, &jobs, false);
     assert_eq!(cells[0].passed, 1);
     let difference = "the average is Some(12.0), expected 13";
     assert_eq!(cells[0].failed, [("wrong".to_owned(), difference.to_owned())]);
