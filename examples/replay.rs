@@ -1,8 +1,8 @@
 //! Shows how a client interprets what servers replied, without connections.
 //!
-//! `cargo run -p sdam-examples --example replay FILE URI` prints the topology after each line of the
-//! file, which has the result of one check as a JSON object. `URI` is the connection string of the
-//! client. (Recordings of a client are read by `sdam explain`.)
+//! `cargo run -p sdam-examples --example replay FILE URI` prints the topology after each line of
+//! the file, which has the result of one check as a JSON object. `URI` is the connection string of
+//! the client. To read a recording instead, use `sdam report` or `sdam::events::replay`.
 //!
 //! ```json
 //! {"address": "a:27017", "reply": {"ok": 1, "isWritablePrimary": true, "maxWireVersion": 21}}

@@ -1,8 +1,8 @@
 //! The test format for connection pools (CMAP: "cmap-format").
 //!
 //! Each file runs against every suitable server that the host provides. The pool under test belongs
-//! to an `Owner`, a topology whose checks end when the test says how, because each file decides for itself
-//! when the pool becomes ready and when it is cleared.
+//! to an `Owner`, a topology whose checks end when the test says how, because each file decides for
+//! itself when the pool becomes ready and when it is cleared.
 
 mod format;
 mod owner;

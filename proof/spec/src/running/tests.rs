@@ -22,7 +22,7 @@ pub(crate) fn file(suitable: &[&str], window: &[&str]) -> Value {
     json!({
         "topology_description": { "type": "ReplicaSetWithPrimary", "servers": [
             { "address": "a:27017", "type": "RSPrimary", "avg_rtt_ms": 5 },
-            { "address": "b:27017", "type": "RSSecondary", "avg_rtt_ms": 6, "tags": { "dc": "ny" } },
+            { "address": "b:27017", "type": "RSSecondary", "avg_rtt_ms": 6 },
             { "address": "c:27017", "type": "RSSecondary", "avg_rtt_ms": 50 },
         ] },
         "operation": "read",
