@@ -227,3 +227,35 @@ impl ApplicationError {
         Ok(error.map(report))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// No official file tells the stages apart.
+    #[test]
+    fn application_errors_are_reported_like_those_of_pools() {
+        let reply = json!({ "ok": 1, "ismaster": true, "minWireVersion": 0, "maxWireVersion": 21 });
+        // The pool labels errors that occur before the handshake as overload errors, and these do
+        // not clear the pool.
+        for (when, kind, generation) in [
+            ("afterHandshakeCompletes", "network", 1),
+            ("afterHandshakeCompletes", "timeout", 0),
+            ("beforeHandshakeCompletes", "network", 0),
+            ("beforeHandshakeCompletes", "timeout", 0),
+        ] {
+            let server_type = if generation == 0 { "Standalone" } else { "Unknown" };
+            let server = json!({ "type": server_type, "pool": { "generation": generation } });
+            let file = json!({ "uri": "mongodb://a/?directConnection=true", "phases": [{
+                "responses": [["a:27017", reply]],
+                "applicationErrors": [{
+                    "address": "a:27017", "when": when, "type": kind, "maxWireVersion": 21,
+                }],
+                "outcome": { "topologyType": "Single", "servers": { "a:27017": server } },
+            }] });
+            assert_eq!(pure::check(&file), Ok(()), "{when} {kind}");
+        }
+    }
+}

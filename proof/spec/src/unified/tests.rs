@@ -210,6 +210,22 @@ fn operations_end_as_expected_or_the_file_fails() {
     check(elsewhere, "there is no entity y");
 }
 
+#[test]
+fn a_test_whose_requirements_are_not_met_fails() {
+    for (key, value) in [
+        ("minServerVersion", json!("8.0.6")),
+        ("maxServerVersion", json!("7.99")),
+        ("topologies", json!(["replicaset", "sharded"])),
+        ("auth", json!(true)),
+        ("serverParameters", json!({ "requireApiVersion": true })),
+    ] {
+        let mut file = file(&insert(Some(true)));
+        file["tests"][0]["runOnRequirements"] = json!([{ key: value }]);
+        let error = run(&file).unwrap_err();
+        assert_eq!(error, "test: no environment meets the requirements", "{key}");
+    }
+}
+
 /// Each case consists of a string in the file, its replacement and the resulting error.
 #[test]
 fn unsupported_content_is_refused_with_its_test_and_field() {
