@@ -8,172 +8,95 @@ use sdam_core::{
 use sdam_transport::layers::Layers;
 
 use super::*;
-use crate::{
-    Blueprint, MemberId,
-    action::{BadReply, Edit, FailCommand, HorizonPolicy, Impostor, Mode, Target},
-    config::{MemberConfig, SetConfig},
-    runtime::{DnsFault, Latency, ProxyFault, TlsFault},
-    version::ServerVersion,
-};
+use crate::{Blueprint, Target};
 
-fn member(number: u16) -> Target {
-    Target::from(number)
-}
-
-fn address(host: &str) -> ServerAddress {
-    ServerAddress::new(host, 27017)
-}
-
-/// Returns every kind of step, with every kind of argument.
-fn every_step() -> Vec<Step> {
-    let mut config = SetConfig::new("rs", [address("a")]);
-    config.members.extend([
-        MemberConfig::new(address("b")).arbiter(),
-        MemberConfig::new(address("c")).hidden().tag("dc", "ny").tag("rack", "1"),
-        MemberConfig::new(address("d")).delayed(Duration::from_millis(1500)).non_voting(),
-        MemberConfig::new(address("e")).priority(2.5),
-    ]);
-    let actions = [
-        Action::StepDown { period: Duration::from_millis(2250) },
-        Action::StepUp(Target::Secondary),
-        Action::ReplSetFreeze(member(1), Duration::from_nanos(1)),
-        Action::Kill(Target::Primary),
-        Action::Shutdown(member(0)),
-        Action::Restart(member(0)),
-        Action::Freeze(member(2)),
-        Action::Thaw(member(2)),
-        Action::Partition(vec![member(0), Target::Primary], vec![member(2)]),
-        Action::Isolate(member(1)),
-        Action::CutOff(member(1)),
-        Action::Heal,
-        Action::SplitBrain,
-        Action::Reconfig(config),
-        Action::Edit(
-            member(1),
-            vec![
-                Edit::Priority(0.25),
-                Edit::Votes(false),
-                Edit::Hidden(true),
-                Edit::Delay(Duration::from_secs(3600)),
-                Edit::Tags(vec![("dc".into(), "ny".into()), ("rack".into(), "1".into())]),
-                Edit::Tags(Vec::new()),
-            ],
-        ),
-        Action::Add(MemberId(3)),
-        Action::Remove(member(1)),
-        Action::Maintenance(member(1), true),
-        Action::Maintenance(member(1), false),
-        Action::FailPoint(member(0), None),
-        Action::FailPoint(
-            Target::Primary,
-            Some(FailCommand {
-                mode: Mode::Times(2),
-                commands: vec!["hello".into(), "isMaster".into()],
-                app_name: Some("app".into()),
-                block: Some(Duration::from_millis(250)),
-                close_connection: true,
-                error_code: Some(91),
-                error_labels: Some(Vec::new()),
-                write_concern_error: Some(64),
-                bad_reply: Some(BadReply::NoOk),
-                ..FailCommand::default()
-            }),
-        ),
-        Action::FailPoint(
-            member(0),
-            Some(FailCommand {
-                mode: Mode::Skip(1),
-                commands: vec!["ping".into()],
-                error_labels: Some(vec!["One".into(), "Two".into()]),
-                ..FailCommand::default()
-            }),
-        ),
-        Action::Lag(member(1), Duration::from_secs(90)),
-        Action::Upgrade(member(1), ServerVersion::V6_0.patch(5)),
-        Action::Impostor(member(1), Some(Impostor::OtherSet)),
-        Action::Impostor(member(1), None),
-    ];
-    actions.into_iter().chain(replies()).map(Step::from).chain(every_fault()).collect()
-}
-
-/// Returns actions that affect how members reply to awaitable hellos.
-fn replies() -> [Action; 6] {
-    [
-        Action::Horizon(HorizonPolicy::Close),
-        Action::Horizon(HorizonPolicy::Error),
-        Action::Exhaust(member(1), false),
-        Action::Exhaust(member(1), true),
-        Action::Flood(member(0), Some(Duration::from_micros(250))),
-        Action::Flood(member(0), None),
-    ]
-}
-
-fn every_fault() -> impl Iterator<Item = Step> {
-    let faults = [
-        NetFault::Refuse(member(1), true),
-        NetFault::Refuse(member(1), false),
-        NetFault::Blackhole(Target::Secondary, true),
-        NetFault::Blackhole(member(0), false),
-        NetFault::Reset(Target::Primary),
-        NetFault::ResetAfter(member(0), Some(20)),
-        NetFault::ResetAfter(member(0), None),
-        NetFault::Dns(None, Some(DnsFault::Slow(Duration::from_millis(1500)))),
-        NetFault::Dns(None, Some(DnsFault::NoSuchName)),
-        NetFault::Dns(None, None),
-        NetFault::Dns(Some("a".into()), Some(DnsFault::Silence)),
-        NetFault::Dns(Some("a".into()), Some(DnsFault::ServerFailure)),
-        NetFault::Dns(Some("a".into()), Some(DnsFault::Flapping(Duration::from_millis(500)))),
-        NetFault::Srv {
-            name: "_mongodb._tcp.cluster.sim.test".into(),
-            ttl: Duration::from_secs(60),
-            hosts: vec![address("a"), address("b")],
-        },
-        NetFault::Srv {
-            name: "_mongodb._tcp.cluster.sim.test".into(),
-            ttl: Duration::ZERO,
-            hosts: Vec::new(),
-        },
-        NetFault::Tls(member(0), Some(TlsFault::Stall)),
-        NetFault::Tls(member(0), Some(TlsFault::Cut)),
-        NetFault::Tls(Target::Primary, Some(TlsFault::PlainText)),
-        NetFault::Tls(member(0), None),
-        NetFault::Certificate(member(0), CertificateChange::Expire),
-        NetFault::Certificate(member(0), CertificateChange::Renew),
-        NetFault::Certificate(member(0), CertificateChange::Name("b".into())),
-        NetFault::Certificate(member(0), CertificateChange::Issuer("Mallory".into())),
-        NetFault::Proxy(address("proxy"), Some(ProxyFault::Down)),
-        NetFault::Proxy(address("proxy"), Some(ProxyFault::Stall)),
-        NetFault::Proxy(address("proxy"), Some(ProxyFault::Reject)),
-        NetFault::Proxy(address("proxy"), None),
-        NetFault::ResetProxy(address("proxy")),
-        NetFault::Latency(Latency::LAN),
-        NetFault::Latency(Latency::WAN),
-        NetFault::Heal,
-    ];
-    faults.into_iter().map(Step::from)
-}
+/// Every kind of step, with every kind of argument, as it is written.
+const EVERY_STEP: &str = "\
+stepdown 2.25
+stepup secondary
+replfreeze 1 0.000000001
+kill primary
+shutdown 0
+restart 0
+freeze 2
+thaw 2
+partition 0,primary 2
+isolate 1
+cutoff 1
+heal
+splitbrain
+setconfig rs a:27017 b:27017;arbiter=true;priority=0 c:27017;priority=0;hidden=true;\
+tags=dc:ny,rack:1 d:27017;priority=0;votes=false;delay=1.5 e:27017;priority=2.5
+reconfig 1 priority=0.25 votes=false hidden=true delay=3600 tags=dc:ny,rack:1 tags=
+add 3
+remove 1
+maintenance 1 on
+maintenance 1 off
+horizon close
+horizon error
+failpoint 0 off
+failpoint primary commands=hello,isMaster times=2 code=91 close block=250 app=app labels= \
+writeconcern=64 reply=no-ok
+failpoint 0 commands=ping skip=1 labels=One,Two
+exhaust 1 off
+exhaust 1 on
+flood 0 0.00025
+flood 0 off
+lag 1 90
+upgrade 1 6.0.5
+impostor 1 other-set
+impostor 1 off
+net refuse 1
+net refuse 1 off
+net blackhole secondary
+net blackhole 0 off
+net reset primary
+net reset_after 0 20
+net reset_after 0 off
+net dns 1.5
+net dns nxdomain
+net dns off
+net dns a silent
+net dns a servfail
+net dns a flap=0.5
+net srv _mongodb._tcp.cluster.sim.test 60 a:27017 b:27017
+net srv _mongodb._tcp.cluster.sim.test 0
+net tls 0 stall
+net tls 0 cut
+net tls primary plain
+net tls 0 off
+net certificate 0 expire
+net certificate 0 renew
+net certificate 0 name=b
+net certificate 0 issuer=Mallory
+net proxy proxy:27017 down
+net proxy proxy:27017 stall
+net proxy proxy:27017 reject
+net proxy proxy:27017 off
+net proxy proxy:27017 reset
+net latency 0.0001 0.0002
+net latency 0.04 0.04 chunked
+net heal";
 
 #[test]
-fn written_scenarios_are_read_back() {
+fn scenarios_that_are_read_are_written_back() {
     let times = (0_u32..).map(|step| Duration::from_micros(333_333) * step);
-    let scenario: Scenario = times.zip(every_step()).collect();
-    let text = scenario.to_string();
-    assert_eq!(text.parse(), Ok(scenario), "{text}");
-    for (line, step) in text.lines().zip(every_step()) {
-        let (_, step_text) = line.split_once(' ').unwrap();
-        assert_eq!(step_text.parse(), Ok(step), "{line}");
+    let lines = times.zip(EVERY_STEP.lines());
+    let text: String = lines.map(|(at, step)| format!("{}s {step}\n", seconds(at))).collect();
+    assert_eq!(text.parse::<Scenario>().unwrap().to_string(), text);
+    for line in EVERY_STEP.lines() {
+        assert_eq!(line.parse::<Step>().unwrap().to_string(), line);
     }
 }
 
 #[test]
 fn every_verb_of_the_syntax_is_covered() {
-    let written: Vec<String> = every_step().iter().map(Step::to_string).collect();
     let verbs = Action::SYNTAX.lines().chain(NetFault::SYNTAX.lines());
     for line in verbs.filter(|line| line.starts_with(|first: char| first.is_lowercase())) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let verb = if words[0] == "net" { words[..2].join(" ") } else { words[0].to_owned() };
-        let is_verb = |text: &String| format!("{text} ").starts_with(&format!("{verb} "));
-        assert!(written.iter().any(is_verb), "{verb}");
+        let is_verb = |step: &str| format!("{step} ").starts_with(&format!("{verb} "));
+        assert!(EVERY_STEP.lines().any(is_verb), "{verb}");
     }
 }
 
@@ -183,7 +106,7 @@ fn comments_blank_lines_and_milliseconds_are_parsed() {
     let scenario: Scenario = text.parse().unwrap();
     let expected = [
         (Duration::ZERO, Action::StepDown { period: Duration::from_secs(60) }.into()),
-        (Duration::from_millis(250), Action::Kill(member(0)).into()),
+        (Duration::from_millis(250), Action::Kill(Target::from(0)).into()),
         (Duration::from_millis(1500), Action::Heal.into()),
     ];
     assert_eq!(scenario, expected.into_iter().collect());
@@ -191,63 +114,42 @@ fn comments_blank_lines_and_milliseconds_are_parsed() {
 }
 
 #[test]
-fn errors_name_the_line_and_the_syntax() {
-    for (text, message) in [
-        (
-            "1s heal\nkill 0",
-            "line 2: `kill` is not a time; write a line as `AT VERB ...`, such as `1.5s kill primary`",
-        ),
-        (
-            "\n1s",
-            "line 2: the step is missing; write a line as `AT VERB ...`, such as `1.5s kill primary`",
-        ),
-        (
-            "-1s heal",
-            "line 1: `-1s` is not a time; write a line as `AT VERB ...`, such as `1.5s kill primary`",
-        ),
-        ("1s kill", "line 1: MEMBER is missing; write it as `kill MEMBER`"),
-        ("1s lag 0 x", "line 1: `x` is not SECONDS; write it as `lag MEMBER SECONDS`"),
-        (
-            "1s net refuse",
-            "line 1: `net refuse` lacks its arguments; write it as `net refuse MEMBER [off]`",
-        ),
-        (
-            "1s net dns a x",
-            "line 1: `x` is not FAULT or off; write it as `net dns [NAME] FAULT|off`",
-        ),
-        (
-            "1s net certificate 0 burn",
-            "line 1: `burn` is not CHANGE; write it as `net certificate MEMBER CHANGE`",
-        ),
-        (
-            "1s net tls 0 burn",
-            "line 1: `burn` is not stall, cut, plain or off; write it as `net tls MEMBER \
-             stall|cut|plain|off`",
-        ),
-        (
-            "1s net proxy p burn",
-            "line 1: `burn` is not FAULT, reset or off; write it as `net proxy HOST FAULT|reset|off`",
-        ),
+fn errors_name_the_line_the_wrong_or_missing_word_and_the_syntax() {
+    let line = "write a line as `AT VERB ...`, such as `1.5s kill primary`";
+    for (text, number, reason, remedy) in [
+        ("1s heal\nkill 0", 2, "`kill` is not a time", line),
+        ("\n1s", 2, "the step is missing", line),
+        ("-1s heal", 1, "`-1s` is not a time", line),
+        ("1s explode", 1, "`explode` is not an action", "the verbs are net, stepdown, stepup"),
+        ("1s kill", 1, "MEMBER is missing", "write it as `kill MEMBER`"),
+        ("1s kill x", 1, "`x` is not MEMBER", "write it as `kill MEMBER`"),
+        ("1s kill 1 2", 1, "`2` is unexpected after a complete action", "write it as `kill"),
+        ("1s lag 0 x", 1, "`x` is not SECONDS", "write it as `lag MEMBER SECONDS`"),
+        ("1s lag 0 -1", 1, "`-1` is not SECONDS", "write it as `lag MEMBER SECONDS`"),
+        ("1s flood 0 0", 1, "`0` is not SECONDS", "write it as `flood MEMBER SECONDS|off`"),
+        ("1s failpoint 0 code=91", 1, "commands=NAME,... is missing", "write it as `failpoint"),
+        ("1s reconfig 0 x=1", 1, "`x=1` is not a setting of a member", "write it as `reconfig"),
+        ("1s net refuse", 1, "`net refuse` lacks its arguments", "write it as `net refuse MEMBER"),
+        ("1s net dns a x", 1, "`x` is not FAULT or off", "write it as `net dns [NAME] FAULT|off`"),
+        ("1s net certificate 0 x", 1, "`x` is not CHANGE", "write it as `net certificate MEMBER"),
+        ("1s net tls 0 x", 1, "`x` is not stall, cut, plain or off", "write it as `net tls"),
+        ("1s net proxy p x", 1, "`x` is not FAULT, reset or off", "write it as `net proxy HOST"),
         (
             "1s net flood 1",
-            "line 1: `flood` is not a fault of the network; the verbs are refuse, blackhole, reset, \
-             reset_after, dns, srv, tls, certificate, proxy, latency, heal",
+            1,
+            "`flood` is not a fault of the network",
+            "the verbs are refuse, blackhole, reset, reset_after, dns, srv, tls, certificate, \
+             proxy, latency, heal",
         ),
     ] {
-        let error = text.parse::<Scenario>().unwrap_err();
-        assert_eq!(error.to_string(), message);
+        let error = text.parse::<Scenario>().unwrap_err().to_string();
+        assert!(error.starts_with(&format!("line {number}: {reason}; {remedy}")), "{error}");
     }
-    let error = "1s explode".parse::<Scenario>().unwrap_err().to_string();
-    assert!(
-        error
-            .starts_with("line 1: `explode` is not an action; the verbs are net, stepdown, stepup")
-    );
 }
 
 #[test]
 fn steps_run_in_order_of_time_and_impossible_steps_are_reported() {
-    let hosts = ["a", "b", "c"].map(address);
-    let sim = Sim::new(5, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+    let sim = Sim::new(5, &Blueprint::replica_set(3));
     // Once two members have been killed, the set cannot elect a primary. There is no member 9.
     let text =
         "3s kill primary\n1s kill 1\n1s kill 2\n2s net refuse 9\n4s kill primary\n5s net heal\n";
@@ -283,8 +185,7 @@ fn faults_of_names_certificates_proxies_and_servers_are_applied_and_healed() {
     "
     .parse()
     .unwrap();
-    let config = SetConfig::new("rs", [address("a")]);
-    let sim = Sim::new(5, &Blueprint::replica_set(config));
+    let sim = Sim::new(5, &Blueprint::replica_set(1));
     sim.tls().require();
     let proxy = ServerAddress::new("proxy", 1080);
     sim.proxies().add(proxy.clone(), None);
@@ -293,7 +194,7 @@ fn faults_of_names_certificates_proxies_and_servers_are_applied_and_healed() {
     layers.tls = Some(backend.tls.unwrap().tls(&TlsOptions::default()).unwrap());
     layers.proxy = Some(ProxyOptions::new("proxy", 1080));
     let transport = backend.transport.with_layers(layers).unwrap();
-    let (host, start) = (address("a"), sim.now());
+    let (host, start) = (ServerAddress::new("a", 27017), sim.now());
     let program = async {
         let mut stages = Vec::new();
         for second in 0..12 {
