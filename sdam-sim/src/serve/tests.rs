@@ -1,78 +1,45 @@
 //! Tests over real sockets. The tests measure time only with the deployment's clock.
 
 use std::{
-    io::{self, Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpStream},
+    io,
+    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
 
-use bson::{Document, doc};
+use bson::doc;
 use sdam_core::time::Instant;
+use sdam_live::{Client, Error};
 use sdam_testkit::ManualClock;
-use sdam_transport::{
-    clock::Clock as _,
-    wire::{OpMsg, WireMessage},
-};
+use sdam_transport::clock::Clock as _;
 use socket2::{Domain, Socket, Type};
 
 use super::{Listen, Served};
 use crate::{Action, Blueprint, timing::Timing};
 
-struct Client {
-    stream: TcpStream,
-    requests: i32,
-}
-
-impl Client {
-    fn connect(uri: &str, index: usize) -> std::io::Result<Self> {
-        let hosts = uri.strip_prefix("mongodb://").unwrap();
-        let host = hosts.split(['/', ',']).nth(index).unwrap();
-        Ok(Self { stream: TcpStream::connect(host)?, requests: 0 })
-    }
-
-    fn send(&mut self, body: &Document) {
-        self.requests += 1;
-        let message =
-            OpMsg { request_id: self.requests, body: &body.to_vec().unwrap(), ..OpMsg::default() };
-        let bytes = message.encode().unwrap().into_bytes();
-        self.stream.write_all(&bytes).unwrap();
-    }
-
-    fn receive(&mut self) -> std::io::Result<Document> {
-        let mut length = [0; 4];
-        self.stream.read_exact(&mut length)?;
-        let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
-        bytes[..4].copy_from_slice(&length);
-        self.stream.read_exact(&mut bytes[4..])?;
-        let message = WireMessage::decode(bytes).unwrap();
-        Ok(Document::from_reader(message.body()).unwrap())
-    }
-
-    fn hello(&mut self) -> Document {
-        self.send(&doc! { "hello": 1, "$db": "admin" });
-        self.receive().unwrap()
-    }
+/// Connects to a process, or to the load balancer in front of all.
+fn connect(server: &Served, index: usize) -> Result<Client, Error> {
+    Client::connect(server.places()[index].1.as_str().parse().unwrap())
 }
 
 #[test]
 fn any_process_of_any_deployment_is_killed_and_restarted() {
     for (blueprint, last) in [(Blueprint::standalone(), 0), (Blueprint::sharded(3), 2)] {
         let server = blueprint.serve().unwrap();
-        let mut client = Client::connect(server.uri(), last).unwrap();
-        client.hello();
+        let mut client = connect(&server, last).unwrap();
+        client.hello().unwrap();
         server.kill(last as u16).unwrap();
-        assert!(client.receive().is_err());
-        assert!(Client::connect(server.uri(), last).is_err());
+        assert!(client.hello().is_err());
+        assert!(connect(&server, last).is_err());
         // No other process can take the port meanwhile.
         let other = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let port = server.places()[last].1.port().unwrap();
         let bound = other.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into());
         assert_eq!(bound.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         server.apply(&Action::Restart((last as u16).into())).unwrap();
-        let mut client = Client::connect(server.uri(), last).unwrap();
-        assert!(client.hello().get_bool("isWritablePrimary").unwrap());
+        let hello = connect(&server, last).unwrap().hello().unwrap();
+        assert!(hello.get_bool("isWritablePrimary").unwrap());
     }
 }
 
@@ -80,10 +47,9 @@ fn any_process_of_any_deployment_is_killed_and_restarted() {
 fn a_load_balancer_uses_each_mongos_in_turn_and_none_that_was_killed() {
     let server = Blueprint::load_balanced(2).serve().unwrap();
     let service = || {
-        let mut client = Client::connect(server.uri(), 0).ok()?;
-        let hello = doc! { "hello": 1, "loadBalanced": true, "$db": "admin" };
-        client.send(&hello);
-        client.receive().ok()?.get_object_id("serviceId").ok()
+        let hello = doc! { "hello": 1, "loadBalanced": true };
+        let reply = connect(&server, 0).ok()?.run_command("admin", hello);
+        reply.ok()?.get_object_id("serviceId").ok()
     };
     let both = [service().unwrap(), service().unwrap()];
     assert_ne!(both[0], both[1]);
@@ -134,9 +100,9 @@ fn a_deployment_follows_the_clock_that_it_was_given() {
 #[test]
 fn dropping_the_server_closes_its_ports_and_connections() {
     let rs = Blueprint::replica_set(1).serve().unwrap();
-    let uri = rs.uri().to_owned();
-    let mut client = Client::connect(&uri, 0).unwrap();
+    let place = rs.places()[0].1.as_str().parse().unwrap();
+    let mut client = Client::connect(place).unwrap();
     drop(rs);
-    assert!(client.receive().is_err());
-    assert!(Client::connect(&uri, 0).is_err());
+    assert!(client.hello().is_err());
+    assert!(Client::connect(place).is_err());
 }
