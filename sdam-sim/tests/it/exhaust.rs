@@ -3,19 +3,6 @@
 use crate::support::{Fixture, awaiting, code, counter, hello, is_ok};
 
 #[test]
-fn m_20_replies_are_streamed_only_if_the_request_allows_it() {
-    let mut fixture = Fixture::replica_set(3);
-    let connection = fixture.connect(0);
-    let known = fixture.call(connection, &hello());
-    fixture.send(connection, &awaiting(&known, 1000));
-    fixture.advance_millis(1000);
-    assert!(!fixture.receive(connection).more_to_come);
-    fixture.advance_millis(10_000);
-    fixture.run("stepdown");
-    assert!(fixture.try_receive(connection).is_none());
-}
-
-#[test]
 fn m_20_a_server_may_answer_an_awaitable_hello_once_although_it_may_stream() {
     let mut fixture = Fixture::replica_set(3);
     fixture.run("exhaust 0 off");
@@ -106,23 +93,6 @@ fn m_22_an_error_ends_the_stream() {
     fixture.advance_millis(10_000);
     assert!(fixture.try_receive(connection).is_none());
     assert!(is_ok(&fixture.call(connection, &hello())));
-}
-
-#[test]
-fn m_23_each_streamed_reply_answers_the_previous_reply() {
-    let mut fixture = Fixture::replica_set(3);
-    let (connection, _, request) = fixture.stream(0, 1000);
-    let mut previous = request;
-    let mut ids = Vec::new();
-    for _ in 0..4 {
-        fixture.advance_millis(1000);
-        let reply = fixture.receive(connection);
-        assert_eq!(reply.response_to, previous);
-        previous = reply.id;
-        ids.push(reply.id);
-    }
-    ids.dedup();
-    assert_eq!(ids.len(), 4);
 }
 
 #[test]

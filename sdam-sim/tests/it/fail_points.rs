@@ -1,41 +1,11 @@
 //! Tests of the fail points failCommand and onPrimaryTransactionalWrite (M-46).
 
 use bson::{Bson, Document, Uuid, doc};
-use sdam_sim::version::ServerVersion;
 
 use crate::support::{Fixture, awaiting, code, hello, is_ok, ping};
 
 fn configure(mode: impl Into<Bson>, data: Document) -> Document {
     doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data, "$db": "admin" }
-}
-
-/// Runs `count` commands on a server whose fail point has `mode`. Returns, for each command,
-/// whether it succeeded.
-fn outcomes(mode: impl Into<Bson>, count: usize) -> Vec<bool> {
-    let mut fixture = Fixture::standalone();
-    let connection = fixture.connect(0);
-    let request = configure(mode, doc! { "failCommands": ["ping"], "errorCode": 6 });
-    assert!(is_ok(&fixture.call(connection, &request)));
-    (0..count).map(|_| is_ok(&fixture.call(connection, &ping()))).collect()
-}
-
-#[test]
-fn m_46_fail_points_follow_their_mode() {
-    assert_eq!(outcomes("alwaysOn", 3), [false, false, false]);
-    assert_eq!(outcomes("off", 2), [true, true]);
-    assert_eq!(outcomes(doc! { "times": 2 }, 4), [false, false, true, true]);
-    assert_eq!(outcomes(doc! { "skip": 2 }, 4), [true, true, false, false]);
-}
-
-#[test]
-fn m_46_a_fail_point_can_be_turned_off_while_it_fails_everything() {
-    let mut fixture = Fixture::standalone();
-    let connection = fixture.connect(0);
-    let data = doc! { "failCommands": ["ping", "configureFailPoint"], "errorCode": 6 };
-    assert!(is_ok(&fixture.call(connection, &configure("alwaysOn", data))));
-    assert!(!is_ok(&fixture.call(connection, &ping())));
-    assert!(is_ok(&fixture.call(connection, &configure("off", doc! {}))));
-    assert!(is_ok(&fixture.call(connection, &ping())));
 }
 
 #[test]
@@ -54,55 +24,6 @@ fn m_46_errors_of_overload_have_the_base_of_backoffs_while_the_parameter_is_set(
     assert_eq!(backoff(&["SystemOverloadedError"], 0), None);
     let unknown = doc! { "setParameter": 1, "other": 1, "$db": "admin" };
     assert_eq!(code(&fixture.call(connection, &unknown)), 72);
-}
-
-#[test]
-fn m_46_app_name_limits_a_fail_point_to_matching_connections() {
-    let mut fixture = Fixture::standalone();
-    let data = doc! { "failCommands": ["hello", "isMaster"], "appName": "mine", "errorCode": 91 };
-    fixture.call_member(0, &configure("alwaysOn", data));
-    let greeting = |name: &str, command: &str| {
-        doc! {
-            command: 1,
-            "client": {
-                "application": { "name": name },
-                "driver": { "name": "d", "version": "1" },
-                "os": { "type": "Linux" },
-            },
-            "$db": "admin",
-        }
-    };
-    assert!(is_ok(&fixture.hello(0)));
-    assert!(is_ok(&fixture.call_member(0, &greeting("other", "hello"))));
-    for command in ["hello", "isMaster", "ismaster"] {
-        let connection = fixture.connect(0);
-        assert_eq!(code(&fixture.call(connection, &greeting("mine", command))), 91);
-        assert_eq!(code(&fixture.call(connection, &hello())), 91, "later ones, too");
-    }
-}
-
-#[test]
-fn m_46_a_blocked_command_gets_a_late_reply_or_error() {
-    for error in [None, Some(91)] {
-        let mut fixture = Fixture::standalone();
-        let mut data = doc! {
-            "failCommands": ["ping"],
-            "blockConnection": true,
-            "blockTimeMS": 500,
-        };
-        error.map(|code| data.insert("errorCode", code));
-        fixture.call_member(0, &configure(doc! { "times": 1 }, data));
-        let connection = fixture.connect(0);
-        fixture.send(connection, &ping());
-        // The server queues this request until the blocked one ends.
-        fixture.send(connection, &ping());
-        fixture.advance_millis(499);
-        assert!(fixture.try_receive(connection).is_none());
-        fixture.advance_millis(1);
-        let reply = fixture.receive(connection);
-        assert_eq!(is_ok(&reply.body), error.is_none());
-        assert!(is_ok(&fixture.receive(connection).body));
-    }
 }
 
 #[test]
@@ -128,37 +49,6 @@ fn m_46_every_reply_of_a_stream_counts() {
     fixture.advance_millis(1000);
     assert!(is_ok(&fixture.receive(connection).body));
     assert_eq!(code(&fixture.receive(connection).body), 91);
-}
-
-#[test]
-fn m_46_error_labels_are_those_of_the_fail_point_or_of_the_server() {
-    let insert = doc! {
-        "insert": "things",
-        "documents": [{}],
-        "txnNumber": 1_i64,
-        "$db": "test",
-    };
-    let labels = |version: ServerVersion, data: Document| {
-        let mut fixture = Fixture::replica_set_of(1, version);
-        fixture.call_member(0, &configure(doc! { "times": 1 }, data));
-        let reply = fixture.call_member(0, &insert);
-        let labels = reply.get_array("errorLabels").cloned().unwrap_or_default();
-        labels.iter().map(|label| label.as_str().unwrap().to_owned()).collect::<Vec<_>>()
-    };
-    let failing = |code: i32| doc! { "failCommands": ["insert"], "errorCode": code };
-    let with = |code: i32, labels: &[&str]| {
-        let mut data = failing(code);
-        data.insert("errorLabels", labels.to_vec());
-        data
-    };
-    assert_eq!(labels(ServerVersion::V8_0, failing(91)), ["RetryableWriteError"]);
-    assert_eq!(labels(ServerVersion::V8_0, failing(2)), [""; 0]);
-    assert_eq!(labels(ServerVersion::V4_2, failing(91)), [""; 0]);
-    assert_eq!(
-        labels(ServerVersion::V8_0, with(462, &["SystemOverloadedError", "RetryableError"])),
-        ["SystemOverloadedError", "RetryableError"]
-    );
-    assert_eq!(labels(ServerVersion::V8_0, with(91, &[])), [""; 0]);
 }
 
 #[test]

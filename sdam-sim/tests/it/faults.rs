@@ -5,30 +5,6 @@ use sdam_sim::deployment::Role;
 use crate::support::{Fixture, awaiting, counter, hello, insert, is_ok, is_primary};
 
 #[test]
-fn an_isolated_primary_steps_down_and_is_replaced() {
-    let mut fixture = Fixture::replica_set(3);
-    fixture.advance_millis(5000);
-    fixture.run("isolate 0");
-    fixture.advance_millis(30_000);
-    assert_eq!(fixture.role(0), Role::Secondary);
-    assert!(matches!(fixture.primary(), Some(1 | 2)));
-    fixture.run("heal");
-    assert_eq!(
-        fixture.hello(0).get_str("primary").unwrap(),
-        fixture.hello(1).get_str("primary").unwrap()
-    );
-}
-
-#[test]
-fn a_partition_between_two_secondaries_changes_nothing_for_clients() {
-    let mut fixture = Fixture::replica_set(3);
-    fixture.run("partition 1 2");
-    fixture.advance_millis(100_000);
-    assert_eq!(fixture.primary(), Some(0));
-    assert_eq!(fixture.member(0).term, 1);
-}
-
-#[test]
 fn in_a_split_brain_two_primaries_have_different_elections() {
     let mut fixture = Fixture::replica_set(3);
     fixture.run("splitbrain");

@@ -26,7 +26,6 @@ pub(crate) struct Fixture {
 /// The parsed reply to a request.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    pub(crate) id: i32,
     pub(crate) response_to: i32,
     pub(crate) more_to_come: bool,
     pub(crate) body: Document,
@@ -131,7 +130,6 @@ impl Fixture {
     pub(crate) fn try_receive(&mut self, connection: ConnectionId) -> Option<Reply> {
         let message = self.received.get_mut(&connection)?.pop_front()?;
         Some(Reply {
-            id: message.request_id(),
             response_to: message.response_to(),
             more_to_come: message.more_to_come(),
             body: Document::from_reader(message.body()).unwrap(),

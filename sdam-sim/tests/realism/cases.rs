@@ -62,6 +62,10 @@ pub(crate) fn cases(kinds: ServerKind, hello: &Document) -> Vec<Case> {
     cases.extend(read_preferences());
     cases.extend(arguments());
     cases.extend(fail_points());
+    // Older servers do not know the name of the application, or learn it later.
+    if hello.get_i32("maxWireVersion").unwrap() >= 13 {
+        cases.extend(application_names());
+    }
     cases
 }
 
@@ -75,8 +79,12 @@ fn each<const N: usize>(
 }
 
 fn greetings() -> Vec<Case> {
-    // Replies to hello and legacy hello have different fields (M-40).
+    // Replies to hello and legacy hello have different fields, among them the topology version, and
+    // other spellings are other commands (M-2, M-40, M-41).
     let named = [
+        ("Hello", doc! { "Hello": 1 }),
+        ("ISMASTER", doc! { "ISMASTER": 1 }),
+        ("IsMaster", doc! { "IsMaster": 1 }),
         ("hello", doc! { "hello": 1 }),
         ("isMaster", doc! { "isMaster": 1 }),
         ("ismaster", doc! { "ismaster": 1 }),
@@ -117,7 +125,8 @@ fn metadata() -> Vec<Case> {
 }
 
 fn waiting(hello: &Document) -> Vec<Case> {
-    // The arguments decide whether a hello waits (M-3, M-5, M-6, M-7, M-10, M-11, M-28).
+    // The arguments decide whether a hello waits, and for how long. No reply to it is streamed (M-3,
+    // M-5, M-6, M-7, M-8, M-9, M-10, M-11, M-20, M-28).
     let known = known(hello);
     let (process, counter) = parts(&known);
     let other = ObjectId::from_bytes([9; 12]);
@@ -131,6 +140,8 @@ fn waiting(hello: &Document) -> Vec<Case> {
     let named = [
         ("await", with(known.clone(), max)),
         ("await no time", with(known.clone(), 0)),
+        ("await int32 time", with(known.clone(), max as i32)),
+        ("await double time", with(known.clone(), max as f64)),
         ("await other process", with(version(other, counter), max)),
         ("await other process later", with(version(other, counter + 9), max)),
         ("await older counter", with(own(counter - 1), max)),
@@ -187,13 +198,14 @@ fn parts(known: &Document) -> (ObjectId, i64) {
     (process, known.get_i64("counter").unwrap())
 }
 
-fn with(version: Document, max: i64) -> Document {
+fn with(version: Document, max: impl Into<Bson>) -> Document {
     doc! { "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": max }
 }
 
 /// Returns the cases for servers that support streaming.
 pub(crate) fn streams(hello: &Document) -> Vec<Case> {
-    // Each reply in a stream waits as long as the first one (M-21).
+    // Each reply in a stream answers the one before, and waits as long as the first one (M-21,
+    // M-23).
     let known = hello.get_document("topologyVersion").unwrap();
     let max = AWAIT.as_millis() as i64;
     let other = version(ObjectId::from_bytes([9; 12]), 3);
@@ -225,6 +237,8 @@ fn framing() -> Vec<Case> {
     let mut cases = each(query, named);
     let without = Step::Request(Framing::Msg, doc! { "ping": 1 });
     cases.push(case("no database", [without]));
+    let number = Step::Request(Framing::Msg, doc! { "ping": 1, "$db": 1 });
+    cases.push(case("database int", [number]));
     cases
 }
 
@@ -254,7 +268,7 @@ fn commands(kinds: ServerKind) -> Vec<Case> {
         case("insert helloOk", [greet(), plain(insert())]),
     ];
     if kinds != ServerKind::Standalone {
-        cases.push(case("insert retryable", [plain(retryable)]));
+        cases.push(case("insert retryable", [plain(retryable.clone())]));
     }
     if kinds == ServerKind::Primary {
         let data = doc! {
@@ -263,7 +277,19 @@ fn commands(kinds: ServerKind) -> Vec<Case> {
         };
         let on = doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
         let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
-        cases.push(case("insert without its concern", [ask(on), plain(insert()), ask(off)]));
+        cases
+            .push(case("insert without its concern", [ask(on), plain(insert()), ask(off.clone())]));
+        for (name, failure) in [
+            ("insert failed", doc! { "errorCode": 91 }),
+            ("insert failed for good", doc! { "errorCode": 2 }),
+            ("insert failed without labels", doc! { "errorCode": 91, "errorLabels": [] }),
+        ] {
+            let mut data = doc! { "failCommands": ["insert"] };
+            data.extend(failure);
+            let on =
+                doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
+            cases.push(case(name, [ask(on), plain(retryable.clone()), ask(off.clone())]));
+        }
     }
     if kinds != ServerKind::Primary {
         cases.push(case("step down", [ask(doc! { "replSetStepDown": 60 })]));
@@ -344,18 +370,55 @@ fn arguments() -> Vec<Case> {
     each(ask, named)
 }
 
+/// Returns the cases with a fail point for the connections of one application.
+fn application_names() -> Vec<Case> {
+    let names = [
+        ("fail application", "hello", "mine"),
+        ("fail application legacy", "isMaster", "mine"),
+        ("fail application lower case", "ismaster", "mine"),
+        ("fail no application", "hello", "other"),
+    ];
+    let cases = names.map(|(name, command, application)| {
+        let data = doc! {
+            "failCommands": ["hello", "isMaster"], "appName": "mine", "errorCode": 91,
+        };
+        let fail = doc! { "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data };
+        let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
+        let client = doc! {
+            "application": { "name": application },
+            "driver": { "name": "sdam", "version": "1" },
+            "os": { "type": "Linux" },
+        };
+        let greeting = doc! { command: 1, "client": client };
+        case(name, [fail, greeting, doc! { "hello": 1 }, off].map(ask))
+    });
+    cases.into()
+}
+
 fn fail_points() -> Vec<Case> {
     // Fail points work as in real servers (M-46).
-    let on = |data: Document| {
-        ask(doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data })
+    let turn = |mode: Bson, data: Document| {
+        ask(doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data })
     };
+    let on = |data: Document| turn(doc! { "times": 1 }.into(), data);
+    let always = |data: Document| turn("alwaysOn".into(), data);
     let off = || ask(doc! { "configureFailPoint": "failCommand", "mode": "off" });
     let ping = || ask(doc! { "ping": 1 });
     let error = |name, code: i32| {
         let data = doc! { "failCommands": ["ping"], "errorCode": code };
         case(name, [on(data), ping(), ping(), off()])
     };
+    let failing = || doc! { "failCommands": ["ping", "configureFailPoint"], "errorCode": 6 };
+    let slowly = |error: Document| {
+        let millis = AWAIT.as_millis() as i64;
+        let mut data =
+            doc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": millis };
+        data.extend(error);
+        [on(data), ping(), off()]
+    };
     vec![
+        case("fail always", [always(failing()), ping(), ping(), off(), ping()]),
+        case("fail later", [turn(doc! { "skip": 1 }.into(), failing()), ping(), ping(), off()]),
         error("fail 10107", 10107),
         error("fail 13435", 13435),
         error("fail 11602", 11602),
@@ -396,18 +459,8 @@ fn fail_points() -> Vec<Case> {
                 off(),
             ],
         ),
-        case(
-            "fail slowly",
-            [
-                on(doc! {
-                    "failCommands": ["ping"],
-                    "blockConnection": true,
-                    "blockTimeMS": AWAIT.as_millis() as i64,
-                }),
-                ping(),
-                off(),
-            ],
-        ),
+        case("fail slowly", slowly(doc! {})),
+        case("fail slowly with an error", slowly(doc! { "errorCode": 91 })),
         case(
             "fail by closing",
             [on(doc! { "failCommands": ["ping"], "closeConnection": true }), ping()],
