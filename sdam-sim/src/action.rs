@@ -4,16 +4,15 @@ mod parse;
 
 use std::{fmt, time::Duration};
 
+use bson::{Document, doc};
+
 pub use self::parse::ParseActionError;
-pub(crate) use self::parse::{parse_seconds, unexpected, value};
+pub(crate) use self::parse::{parse_seconds, unexpected, unless_off, value};
+pub use crate::fail_command::{BadReply, FailCommand, Mode};
 use crate::{
     MemberId,
     config::{MemberConfig, SetConfig},
     version::ServerVersion,
-};
-pub use crate::{
-    fail_command::{BadReply, FailCommand, Mode},
-    impostor::Impostor,
 };
 
 /// A member, named directly or by its current role.
@@ -191,6 +190,103 @@ pub enum ActionError {
     InvalidConfig,
 }
 
+/// The server that clients find at a member's address in place of the member.
+///
+/// The impostor's replies to hello have no topology version, so clients poll it. All commands
+/// other than hello reach the member itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[derive(strum::Display, strum::EnumString, strum::VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Impostor {
+    /// A server without a replica set, such as a member that was restarted without
+    /// `--replSet`.
+    Standalone,
+    /// A mongos.
+    Mongos,
+    /// A member that does not know its configuration yet.
+    Ghost,
+    /// An arbiter of the set.
+    Arbiter,
+    /// A hidden member of the set.
+    Hidden,
+    /// A secondary that has another name in the configuration.
+    Renamed,
+    /// A secondary of another set.
+    OtherSet,
+    /// The primary of another set.
+    OtherPrimary,
+}
+
+/// The fields of a hello reply that identify the server that answers.
+const IDENTITY: [&str; 20] = [
+    "topologyVersion",
+    "isWritablePrimary",
+    "ismaster",
+    "msg",
+    "setName",
+    "setVersion",
+    "electionId",
+    "hosts",
+    "passives",
+    "arbiters",
+    "primary",
+    "me",
+    "secondary",
+    "arbiterOnly",
+    "passive",
+    "hidden",
+    "tags",
+    "lastWrite",
+    "isreplicaset",
+    "secondaryDelaySecs",
+];
+
+impl Impostor {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// The name of the set to which [`OtherSet`](Self::OtherSet) and
+    /// [`OtherPrimary`](Self::OtherPrimary) belong.
+    pub const SET: &str = "other";
+
+    /// Changes the reply of the member at `address` in the set `set` into the impostor's reply.
+    /// `writable` is the name of the field that states whether a server accepts writes.
+    pub(crate) fn answer(self, reply: &mut Document, writable: &str, set: &str, address: &str) {
+        for field in IDENTITY {
+            reply.remove(field);
+        }
+        let is_writable = matches!(self, Self::Standalone | Self::Mongos | Self::OtherPrimary);
+        reply.insert(writable, is_writable);
+        match self {
+            Self::Standalone => return,
+            Self::Mongos => {
+                reply.insert("msg", "isdbgrid");
+                return;
+            }
+            Self::Ghost => {
+                reply.extend(doc! { "secondary": false, "isreplicaset": true });
+                return;
+            }
+            _ => {}
+        }
+        let set = if matches!(self, Self::OtherSet | Self::OtherPrimary) { Self::SET } else { set };
+        let me = if self == Self::Renamed { "renamed.test:27017" } else { address };
+        reply.extend(doc! {
+            "setName": set,
+            "setVersion": 1,
+            "hosts": [address],
+            "me": me,
+            "secondary": matches!(self, Self::Renamed | Self::OtherSet),
+        });
+        match self {
+            Self::Arbiter => drop(reply.insert("arbiterOnly", true)),
+            Self::Hidden => drop(reply.insert("hidden", true)),
+            _ => {}
+        }
+    }
+}
+
 impl fmt::Display for Action {
     /// Writes the line described by [`Action::SYNTAX`]. The line cannot be parsed if a name or tag
     /// contains a space or a separator.
@@ -207,10 +303,8 @@ impl fmt::Display for Action {
             Self::Freeze(target) => write!(f, "freeze {}", Word(*target)),
             Self::Thaw(target) => write!(f, "thaw {}", Word(*target)),
             Self::Partition(a, b) => {
-                f.write_str("partition ")?;
-                list(f, a.iter().map(|target| Word(*target)))?;
-                f.write_str(" ")?;
-                list(f, b.iter().map(|target| Word(*target)))
+                let [a, b] = [a, b].map(|side| list(side.iter().map(|target| Word(*target))));
+                write!(f, "partition {a} {b}")
             }
             Self::Isolate(target) => write!(f, "isolate {}", Word(*target)),
             Self::CutOff(target) => write!(f, "cutoff {}", Word(*target)),
@@ -231,21 +325,17 @@ impl fmt::Display for Action {
             }
             Self::Horizon(HorizonPolicy::Close) => f.write_str("horizon close"),
             Self::Horizon(HorizonPolicy::Error) => f.write_str("horizon error"),
-            Self::FailPoint(target, None) => write!(f, "failpoint {} off", Word(*target)),
-            Self::FailPoint(target, Some(fail)) => {
-                write!(f, "failpoint {} ", Word(*target))?;
-                write_fail_command(f, fail)
+            Self::FailPoint(target, fail) => {
+                write!(f, "failpoint {} {}", Word(*target), or_off(fail.as_ref().map(fail_command)))
             }
             Self::Exhaust(target, on) => write!(f, "exhaust {} {}", Word(*target), switch(*on)),
-            Self::Flood(target, None) => write!(f, "flood {} off", Word(*target)),
-            Self::Flood(target, Some(every)) => {
-                write!(f, "flood {} {}", Word(*target), seconds(*every))
+            Self::Flood(target, every) => {
+                write!(f, "flood {} {}", Word(*target), or_off(every.map(seconds)))
             }
             Self::Lag(target, lag) => write!(f, "lag {} {}", Word(*target), seconds(*lag)),
             Self::Upgrade(target, version) => write!(f, "upgrade {} {version}", Word(*target)),
             Self::Impostor(target, kind) => {
-                let kind = kind.map_or("off", Impostor::as_str);
-                write!(f, "impostor {} {kind}", Word(*target))
+                write!(f, "impostor {} {}", Word(*target), or_off(*kind))
             }
         }
     }
@@ -259,8 +349,11 @@ impl fmt::Display for Edit {
             Self::Hidden(hidden) => write!(f, "hidden={hidden}"),
             Self::Delay(delay) => write!(f, "delay={}", seconds(*delay)),
             Self::Tags(tags) => {
-                f.write_str("tags=")?;
-                list(f, tags.iter().map(|(name, value)| format!("{name}:{value}")))
+                write!(
+                    f,
+                    "tags={}",
+                    list(tags.iter().map(|(name, value)| format!("{name}:{value}")))
+                )
             }
         }
     }
@@ -303,49 +396,41 @@ fn write_member(f: &mut fmt::Formatter<'_>, member: &MemberConfig) -> fmt::Resul
     Ok(())
 }
 
-fn write_fail_command(f: &mut fmt::Formatter<'_>, fail: &FailCommand) -> fmt::Result {
-    f.write_str("commands=")?;
-    list(f, fail.commands.iter())?;
-    match fail.mode {
-        Mode::AlwaysOn => {}
-        Mode::Times(times) => write!(f, " times={times}")?,
-        Mode::Skip(skip) => write!(f, " skip={skip}")?,
+fn fail_command(fail: &FailCommand) -> String {
+    fn word(key: &str, value: Option<impl ToString>) -> Option<String> {
+        value.map(|value| format!("{key}={}", value.to_string()))
     }
-    if let Some(code) = fail.error_code {
-        write!(f, " code={code}")?;
-    }
-    if fail.close_connection {
-        f.write_str(" close")?;
-    }
-    if let Some(block) = fail.block {
-        write!(f, " block={}", block.as_millis())?;
-    }
-    if let Some(name) = &fail.app_name {
-        write!(f, " app={name}")?;
-    }
-    if let Some(labels) = &fail.error_labels {
-        f.write_str(" labels=")?;
-        list(f, labels.iter())?;
-    }
-    if let Some(code) = fail.write_concern_error {
-        write!(f, " writeconcern={code}")?;
-    }
-    if let Some(reply) = fail.bad_reply {
-        write!(f, " reply={}", reply.as_str())?;
-    }
-    Ok(())
+    let (times, skip) = match fail.mode {
+        Mode::AlwaysOn => (None, None),
+        Mode::Times(times) => (Some(times), None),
+        Mode::Skip(skip) => (None, Some(skip)),
+    };
+    let words = [
+        word("commands", Some(fail.commands.join(","))),
+        word("times", times),
+        word("skip", skip),
+        word("code", fail.error_code),
+        fail.close_connection.then(|| "close".to_owned()),
+        word("block", fail.block.map(|block| block.as_millis())),
+        word("app", fail.app_name.as_ref()),
+        word("labels", fail.error_labels.as_ref().map(|labels| labels.join(","))),
+        word("writeconcern", fail.write_concern_error),
+        word("reply", fail.bad_reply),
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 fn switch(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
-fn list(f: &mut fmt::Formatter<'_>, items: impl Iterator<Item: fmt::Display>) -> fmt::Result {
-    for (index, item) in items.enumerate() {
-        let comma = if index == 0 { "" } else { "," };
-        write!(f, "{comma}{item}")?;
-    }
-    Ok(())
+/// Formats what may be turned off.
+pub(crate) fn or_off(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "off".to_owned(), |value| value.to_string())
+}
+
+fn list(items: impl Iterator<Item: fmt::Display>) -> String {
+    items.map(|item| item.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// Formats a duration in seconds, without trailing zeros.

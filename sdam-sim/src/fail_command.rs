@@ -1,13 +1,10 @@
 //! The fail point `failCommand`, which makes commands fail in tests (M-46).
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
 use bson::{Bson, Document};
 
-use crate::{
-    reply::{BAD_VALUE, CommandError, refuse},
-    request::{Request, flag, number, takes_write_concern},
-};
+use crate::message::{BAD_VALUE, CommandError, Request, flag, number, refuse};
 
 /// The settings of the fail point `failCommand`: which commands fail, how often, and how.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,7 +38,7 @@ pub struct FailCommand {
 /// and in `data.badReply` of `configureFailPoint`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(strum::Display, strum::EnumString, strum::VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum BadReply {
     /// A reply to an earlier request, followed by the correct reply.
@@ -59,24 +56,6 @@ pub enum BadReply {
 impl BadReply {
     /// Every value, in declaration order.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
-
-    /// Returns the name, for logs, records and counters.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
-impl FromStr for BadReply {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let known = Self::ALL.iter().copied().find(|kind| kind.as_str() == name);
-        known.ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
-            let names = names.join(", ");
-            format!("`{name}` is none of {names}")
-        })
-    }
 }
 
 /// The number of times that a fail point is triggered.
@@ -120,8 +99,9 @@ impl FailCommand {
         });
         let has_app_name = self.app_name.is_none() || self.app_name.as_deref() == app_name;
         // Only commands that accept a write concern can have a write concern error.
-        let is_applicable =
-            self.write_concern_error.is_none() || takes_write_concern(&request.name);
+        let takes_concern = request.is_write()
+            || matches!(&*request.name, "commitTransaction" | "abortTransaction");
+        let is_applicable = self.write_concern_error.is_none() || takes_concern;
         if !is_named || !has_app_name || !is_applicable || request.name == "configureFailPoint" {
             return false;
         }

@@ -38,10 +38,8 @@ pub mod timing;
 pub mod version;
 
 mod fail_command;
-mod impostor;
 mod member;
-mod reply;
-mod request;
+mod message;
 mod store;
 #[cfg(feature = "auth")]
 pub mod users;

@@ -22,7 +22,7 @@ use sdam_core::{
 /// invariants by the numbers `P1` to `P10`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-#[derive(strum::Display, strum::IntoStaticStr)]
+#[derive(strum::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Oracle {
     /// P1: there is at most one primary, and the topology type agrees with the servers.
@@ -87,13 +87,6 @@ pub enum Oracle {
     Determinism,
     /// Replaying the recorded inputs of a client reproduces its events.
     Replay,
-}
-
-impl Oracle {
-    /// Returns the name, for logs, records and counters.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl Oracle {

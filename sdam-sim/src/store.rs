@@ -4,7 +4,7 @@ use std::{cmp::Ordering, collections::BTreeMap};
 
 use bson::{Bson, Document, doc};
 
-use crate::reply::{BAD_VALUE, CommandError, DUPLICATE_KEY};
+use crate::message::{BAD_VALUE, CommandError, DUPLICATE_KEY};
 
 /// The documents of a deployment in insertion order, grouped by collection.
 ///

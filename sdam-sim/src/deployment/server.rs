@@ -21,11 +21,10 @@ use crate::{
     deployment::Role,
     fail_command::{BadReply, FailCommand},
     member::{Kind, Member},
-    reply::{
+    message::{
         CommandError, CommandResult, HANG_UP, INTERRUPTED_AT_SHUTDOWN, INTERRUPTED_BY_STATE_CHANGE,
-        MAX_TIME_MS_EXPIRED, refuse,
+        MAX_TIME_MS_EXPIRED, Request, number, refuse,
     },
-    request::{Request, is_write, number},
     version::ServerVersion,
 };
 
@@ -419,7 +418,7 @@ impl Cluster {
             };
             match &connection.task {
                 Task::Hello(_) => self.connection_due(id),
-                Task::Blocked(request, _) if stepped_down && is_write(&request.name) => {
+                Task::Blocked(request, _) if stepped_down && request.is_write() => {
                     self.interrupt(id, INTERRUPTED_BY_STATE_CHANGE);
                 }
                 Task::Blocked(..) | Task::Idle => {}

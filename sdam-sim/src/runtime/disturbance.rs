@@ -8,7 +8,7 @@ use sdam_core::rng::Rng;
 /// contracts of the runtime traits allow it, but runs seldom show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(strum::Display, strum::VariantArray)]
 pub enum Disturbance {
     /// A read returns only a few of the bytes that have arrived.
     #[strum(serialize = "partial read")]
@@ -37,13 +37,6 @@ impl Disturbance {
     /// Every value, in declaration order.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Returns the name, for logs, records and counters.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
-impl Disturbance {
     /// The maximum time by which a timer is late. It is as long as a tick of slow system timers.
     pub const MAX_LATENESS: Duration = Duration::from_millis(16);
 }

@@ -43,20 +43,6 @@ impl Certificate {
         }
     }
 
-    /// Sets the hosts for which the certificate is valid.
-    #[must_use]
-    pub fn for_names<N: Into<Box<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.names = names.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Sets the issuing authority.
-    #[must_use]
-    pub fn issued_by(mut self, authority: impl Into<Box<str>>) -> Self {
-        self.issuer = authority.into();
-        self
-    }
-
     /// Sets the first and the last instant at which the certificate is valid.
     #[must_use]
     pub fn valid(mut self, not_before: Instant, not_after: Instant) -> Self {
@@ -82,7 +68,7 @@ pub enum TlsMode {
 /// handshakes that begin while it is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(strum::Display, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum TlsFault {
     /// The server does not answer.
@@ -92,16 +78,6 @@ pub enum TlsFault {
     /// The server answers in plain text and closes the connection.
     #[strum(serialize = "plain")]
     PlainText,
-}
-
-impl TlsFault {
-    /// Every value, in declaration order.
-    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
-
-    /// Returns the name, for logs, records and counters.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// Controls the TLS of the simulated servers.

@@ -8,7 +8,8 @@ use super::ParseStepError;
 use crate::{
     MemberId,
     action::{
-        ActionError, ParseActionError, Target, Word, parse_seconds, seconds, unexpected, value,
+        ActionError, ParseActionError, Target, Word, or_off, parse_seconds, seconds, unexpected,
+        unless_off, value,
     },
     runtime::{DnsFault, Latency, ProxyFault, Sim, TlsFault},
 };
@@ -91,17 +92,14 @@ impl NetFault {
 
 impl CertificateChange {
     fn apply(&self, sim: &Sim, member: MemberId) {
-        let own = sim.tls().certificate(member);
-        let changed = match self {
-            Self::Expire => {
-                let not_before = own.not_before;
-                own.valid(not_before, sim.now())
-            }
+        let mut own = sim.tls().certificate(member);
+        match self {
+            Self::Expire => own.not_after = sim.now(),
             Self::Renew => return sim.tls().renew_certificate(member),
-            Self::Name(name) => own.for_names([&**name]),
-            Self::Issuer(authority) => own.issued_by(&**authority),
-        };
-        sim.tls().set_certificate(member, changed);
+            Self::Name(name) => own.names = vec![name.clone()],
+            Self::Issuer(authority) => own.issuer.clone_from(authority),
+        }
+        sim.tls().set_certificate(member, own);
     }
 }
 
@@ -112,27 +110,26 @@ impl fmt::Display for NetFault {
             Self::Refuse(target, on) => write!(f, "refuse {}{}", Word(*target), switch(on)),
             Self::Blackhole(target, on) => write!(f, "blackhole {}{}", Word(*target), switch(on)),
             Self::Reset(target) => write!(f, "reset {}", Word(*target)),
-            Self::ResetAfter(target, Some(bytes)) => {
-                write!(f, "reset_after {} {bytes}", Word(*target))
+            Self::ResetAfter(target, bytes) => {
+                write!(f, "reset_after {} {}", Word(*target), or_off(*bytes))
             }
-            Self::ResetAfter(target, None) => write!(f, "reset_after {} off", Word(*target)),
             Self::Dns(name, fault) => {
                 f.write_str("dns ")?;
                 name.iter().try_for_each(|name| write!(f, "{name} "))?;
-                f.write_str(&dns_word(*fault))
+                f.write_str(&or_off(fault.map(dns_word)))
             }
             Self::Srv { name, ttl, hosts } => {
                 write!(f, "srv {name} {}", seconds(*ttl))?;
                 hosts.iter().try_for_each(|host| write!(f, " {host}"))
             }
             Self::Tls(target, fault) => {
-                write!(f, "tls {} {}", Word(*target), fault.map_or("off", TlsFault::as_str))
+                write!(f, "tls {} {}", Word(*target), or_off(*fault))
             }
             Self::Certificate(target, change) => {
                 write!(f, "certificate {} {change}", Word(*target))
             }
             Self::Proxy(address, fault) => {
-                write!(f, "proxy {address} {}", fault.map_or("off", ProxyFault::as_str))
+                write!(f, "proxy {address} {}", or_off(*fault))
             }
             Self::ResetProxy(address) => write!(f, "proxy {address} reset"),
             Self::Latency(latency) => {
@@ -156,14 +153,13 @@ impl fmt::Display for CertificateChange {
     }
 }
 
-fn dns_word(fault: Option<DnsFault>) -> String {
+fn dns_word(fault: DnsFault) -> String {
     match fault {
-        None => "off".to_owned(),
-        Some(DnsFault::Slow(latency)) => seconds(latency),
-        Some(DnsFault::NoSuchName) => "nxdomain".to_owned(),
-        Some(DnsFault::ServerFailure) => "servfail".to_owned(),
-        Some(DnsFault::Silence) => "silent".to_owned(),
-        Some(DnsFault::Flapping(period)) => format!("flap={}", seconds(period)),
+        DnsFault::Slow(latency) => seconds(latency),
+        DnsFault::NoSuchName => "nxdomain".to_owned(),
+        DnsFault::ServerFailure => "servfail".to_owned(),
+        DnsFault::Silence => "silent".to_owned(),
+        DnsFault::Flapping(period) => format!("flap={}", seconds(period)),
     }
 }
 
@@ -215,30 +211,31 @@ fn read_fault(verb: &str, words: &[&str]) -> Result<NetFault, ParseActionError> 
         ("blackhole", [member]) => NetFault::Blackhole(member.parse()?, true),
         ("blackhole", [member, "off"]) => NetFault::Blackhole(member.parse()?, false),
         ("reset", [member]) => NetFault::Reset(member.parse()?),
-        ("reset_after", [member, "off"]) => NetFault::ResetAfter(member.parse()?, None),
         ("reset_after", [member, bytes]) => {
-            let bytes = value("BYTES", bytes)?;
-            NetFault::ResetAfter(member.parse()?, Some(bytes))
+            let bytes = unless_off(bytes, |bytes| value("BYTES", bytes))?;
+            NetFault::ResetAfter(member.parse()?, bytes)
         }
-        ("dns", [fault]) => NetFault::Dns(None, dns_fault(fault)?),
-        ("dns", [name, fault]) => NetFault::Dns(Some((*name).into()), dns_fault(fault)?),
+        ("dns", [name @ .., fault]) if name.len() < 2 => {
+            let name = name.first().map(|name| (*name).into());
+            NetFault::Dns(name, unless_off(fault, dns_fault)?)
+        }
         ("srv", [name, ttl, hosts @ ..]) => NetFault::Srv {
             name: (*name).into(),
             ttl: parse_seconds(ttl)?,
             hosts: hosts.iter().map(|word| value("HOST", word)).collect::<Result<_, _>>()?,
         },
-        ("tls", [member, fault]) => NetFault::Tls(
-            member.parse()?,
-            named(TlsFault::ALL, TlsFault::as_str, "stall, cut, plain or off", fault)?,
-        ),
+        ("tls", [member, fault]) => {
+            let fault = unless_off(fault, |fault| value("stall, cut, plain or off", fault))?;
+            NetFault::Tls(member.parse()?, fault)
+        }
         ("certificate", [member, change]) => {
             NetFault::Certificate(member.parse()?, certificate_change(change)?)
         }
         ("proxy", [address, "reset"]) => NetFault::ResetProxy(value("HOST", address)?),
-        ("proxy", [address, fault]) => NetFault::Proxy(
-            value("HOST", address)?,
-            named(ProxyFault::ALL, ProxyFault::as_str, "FAULT, reset or off", fault)?,
-        ),
+        ("proxy", [address, fault]) => {
+            let fault = unless_off(fault, |fault| value("FAULT, reset or off", fault))?;
+            NetFault::Proxy(value("HOST", address)?, fault)
+        }
         ("latency", [min, spread, rest @ ..]) if matches!(rest, [] | ["chunked"]) => {
             NetFault::Latency(Latency {
                 min: parse_seconds(min)?,
@@ -257,15 +254,14 @@ fn read_fault(verb: &str, words: &[&str]) -> Result<NetFault, ParseActionError> 
     })
 }
 
-fn dns_fault(word: &str) -> Result<Option<DnsFault>, ParseActionError> {
+fn dns_fault(word: &str) -> Result<DnsFault, ParseActionError> {
     Ok(match word.split_once('=') {
-        None if word == "off" => None,
-        None if word == "nxdomain" => Some(DnsFault::NoSuchName),
-        None if word == "servfail" => Some(DnsFault::ServerFailure),
-        None if word == "silent" => Some(DnsFault::Silence),
-        Some(("flap", period)) => Some(DnsFault::Flapping(parse_seconds(period)?)),
+        None if word == "nxdomain" => DnsFault::NoSuchName,
+        None if word == "servfail" => DnsFault::ServerFailure,
+        None if word == "silent" => DnsFault::Silence,
+        Some(("flap", period)) => DnsFault::Flapping(parse_seconds(period)?),
         _ => match parse_seconds(word) {
-            Ok(latency) => Some(DnsFault::Slow(latency)),
+            Ok(latency) => DnsFault::Slow(latency),
             Err(_) => return Err(unexpected("FAULT or off", word)),
         },
     })
@@ -279,15 +275,4 @@ fn certificate_change(word: &str) -> Result<CertificateChange, ParseActionError>
         Some(("issuer", authority)) => CertificateChange::Issuer(authority.into()),
         _ => return Err(unexpected("CHANGE", word)),
     })
-}
-
-/// Returns the fault with this name, or `None` for `off`.
-fn named<T: Copy>(
-    all: &[T],
-    name: fn(T) -> &'static str,
-    expected: &str,
-    word: &str,
-) -> Result<Option<T>, ParseActionError> {
-    let found = all.iter().copied().find(|fault| name(*fault) == word);
-    if found.is_some() || word == "off" { Ok(found) } else { Err(unexpected(expected, word)) }
 }

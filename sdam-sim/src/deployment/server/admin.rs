@@ -10,11 +10,10 @@ use crate::{
     config::{MemberConfig, SetConfig},
     deployment::Role,
     member::Kind,
-    reply::{
+    message::{
         BAD_VALUE, CommandError, CommandResult, EXCEEDED_TIME_LIMIT, NEW_CONFIG_INCOMPATIBLE,
-        NO_REPLICATION_ENABLED, NOT_SECONDARY, NOT_WRITABLE_PRIMARY, refuse,
+        NO_REPLICATION_ENABLED, NOT_SECONDARY, NOT_WRITABLE_PRIMARY, Request, flag, number, refuse,
     },
-    request::{Request, flag, number},
 };
 
 impl Cluster {

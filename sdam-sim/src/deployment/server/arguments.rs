@@ -6,11 +6,11 @@ use bson::{Bson, Document, spec::BinarySubtype};
 
 use crate::{
     member::{Kind, Member},
-    reply::{
+    message::{
         BAD_VALUE, CommandError, FAILED_TO_PARSE, INVALID_OPTIONS, INVALID_PARAMETER, INVALID_UUID,
-        MISSING_FIELD, TYPE_MISMATCH, UNKNOWN_FIELD, WRONG_DATABASE_TYPE, refuse,
+        MISSING_FIELD, Request, TYPE_MISMATCH, UNKNOWN_FIELD, WRONG_DATABASE_TYPE, refuse,
+        type_name,
     },
-    request::{Request, type_name},
     version::ServerVersion,
 };
 

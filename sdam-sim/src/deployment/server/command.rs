@@ -8,13 +8,12 @@ use crate::{
     Cluster, ConnectionId, MemberId,
     fail_command::FailCommand,
     member::Kind,
-    reply::{
+    message::{
         API_STRICT_ERROR, API_VERSION_ERROR, API_WITHOUT_VERSION, BAD_VALUE, COMMAND_NOT_FOUND,
-        CommandError, CommandResult, FAIL_POINT_SET_FAILED, FAILED_TO_PARSE, INVALID_OPTIONS,
-        MAX_STALENESS_OUT_OF_RANGE, NO_DATABASE, NO_SUCH_KEY, TYPE_MISMATCH, UNSUPPORTED_OP_QUERY,
-        refuse,
+        CommandError, CommandResult, FAIL_POINT_SET_FAILED, FAILED_TO_PARSE, Framing,
+        INVALID_OPTIONS, MAX_STALENESS_OUT_OF_RANGE, NO_DATABASE, NO_SUCH_KEY, Request,
+        TYPE_MISMATCH, UNSUPPORTED_OP_QUERY, flag, number, refuse, type_name,
     },
-    request::{Framing, Request, flag, is_data_command, number, type_name},
     version::ServerVersion,
 };
 
@@ -53,7 +52,7 @@ impl Cluster {
         if request.name == "bulkWrite" && !version.supports_bulk_write() {
             return Err(not_found(request));
         }
-        if is_data_command(&request.name) {
+        if request.access().is_some() {
             let hello_ok = self.connections.get(&id).is_some_and(|own| own.hello_ok);
             self.check_role(member, request, hello_ok)?;
             return self.run_data(member, request, database);

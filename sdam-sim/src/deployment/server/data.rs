@@ -9,11 +9,11 @@ use super::write::Write;
 use crate::{
     Cluster, MemberId,
     deployment::Role,
-    reply::{
-        BAD_VALUE, CURSOR_NOT_FOUND, CommandError, CommandResult, NOT_PRIMARY_NO_SECONDARY_OK,
-        NOT_PRIMARY_OR_SECONDARY, NOT_WRITABLE_PRIMARY, refuse,
+    message::{
+        BAD_VALUE, CURSOR_NOT_FOUND, CommandError, CommandResult, Framing,
+        NOT_PRIMARY_NO_SECONDARY_OK, NOT_PRIMARY_OR_SECONDARY, NOT_WRITABLE_PRIMARY, Request, flag,
+        number, refuse,
     },
-    request::{Framing, Request, flag, is_write, number},
     store::{matching, order, project},
 };
 
@@ -41,7 +41,7 @@ impl Cluster {
         let secondary_ok = if hello_ok { "secondaryOk" } else { "slaveOk" };
         match role {
             Role::Primary => Ok(()),
-            _ if is_write(&request.name) => refuse(NOT_WRITABLE_PRIMARY, format!("not {word}")),
+            _ if request.is_write() => refuse(NOT_WRITABLE_PRIMARY, format!("not {word}")),
             Role::Secondary if allows_secondary(request) => Ok(()),
             Role::Secondary => {
                 refuse(NOT_PRIMARY_NO_SECONDARY_OK, format!("not {word} and {secondary_ok}=false"))
@@ -92,7 +92,7 @@ impl Cluster {
             "getMore" => self.get_more(database, body),
             name => refuse(BAD_VALUE, format!("{name} is not simulated")),
         }?;
-        if is_write(&request.name) {
+        if request.is_write() {
             self.record_write(member);
         }
         Ok(reply)

@@ -11,14 +11,13 @@ use crate::{
     config::{MemberConfig, SetConfig},
     deployment::{Role, Timer, election_id},
     member::{Kind, Member, ProcessState, Replica},
-    reply::{
+    message::{
         COUNTER_FROM_THE_FUTURE, COUNTER_FROM_THE_FUTURE_STANDALONE, CommandError,
         EXHAUST_WITHOUT_AWAIT, INVALID_PARAMETER, METADATA_APP_NAME_TOO_LARGE,
         METADATA_CANNOT_BE_MUTATED, METADATA_MISSING_FIELD, METADATA_TOO_LARGE, MISSING_FIELD,
-        NEGATIVE_ARGUMENT, NEGATIVE_AWAIT, NEGATIVE_COUNTER, SHUTDOWN_IN_PROGRESS,
-        SPLIT_HORIZON_CHANGE, TOPOLOGY_VERSION_WITHOUT_AWAIT, refuse,
+        NEGATIVE_ARGUMENT, NEGATIVE_AWAIT, NEGATIVE_COUNTER, Request, SHUTDOWN_IN_PROGRESS,
+        SPLIT_HORIZON_CHANGE, TOPOLOGY_VERSION_WITHOUT_AWAIT, flag, number, refuse,
     },
-    request::{Request, flag, number},
     version::ServerVersion,
 };
 
@@ -417,10 +416,12 @@ fn entry_fields(reply: &mut Document, own: &Member, entry: &MemberConfig) {
 
 /// Writes the fields of a member that is not in a configuration (RSGhost).
 fn ghost_fields(reply: &mut Document, writable: &str) {
-    reply.insert(writable, false);
-    reply.insert("secondary", false);
-    reply.insert("info", "Does not have a valid replica set config");
-    reply.insert("isreplicaset", true);
+    reply.extend(doc! {
+        writable: false,
+        "secondary": false,
+        "info": "Does not have a valid replica set config",
+        "isreplicaset": true,
+    });
 }
 
 pub(super) fn topology_version(own: &Member) -> Document {

@@ -6,10 +6,10 @@ use sdam_core::rng::mix;
 
 use crate::{
     Cluster, ConnectionId,
-    reply::{
-        AUTHENTICATION_FAILED, CommandError, CommandResult, PROTOCOL_ERROR, UNAUTHORIZED, refuse,
+    message::{
+        AUTHENTICATION_FAILED, CommandError, CommandResult, PROTOCOL_ERROR, Request, UNAUTHORIZED,
+        flag, number, refuse,
     },
-    request::{Request, flag, number},
     version::ServerVersion,
 };
 

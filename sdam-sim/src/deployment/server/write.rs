@@ -9,11 +9,10 @@ use super::data::{argument, cursor, documents};
 use crate::{
     Cluster, MemberId,
     member::Kind,
-    reply::{
+    message::{
         BAD_VALUE, CommandError, CommandResult, HANG_UP, ILLEGAL_OPERATION, TRANSACTION_TOO_OLD,
-        UNAUTHORIZED, refuse,
+        UNAUTHORIZED, flag, number, refuse,
     },
-    request::{flag, number},
 };
 
 /// The last write with a transaction number in each session. All members share these writes, just
