@@ -30,7 +30,7 @@ use sdam_transport::{
     connect::{Connection, Transport},
     dial::{DialOptions, DialTarget},
     pipe::{self, Piped},
-    spawn::Spawner,
+    spawn::{Spawner, yield_now},
     wire::WireMessage,
 };
 
@@ -143,14 +143,7 @@ impl Clock for BrokenClock {
         let timer = self.inner.sleep_until(deadline);
         let far = deadline == Instant::MAX;
         match self.fault {
-            Fault::TimersYieldFirst => {
-                let mut first = true;
-                poll_fn(move |cx| {
-                    cx.waker().wake_by_ref();
-                    if mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }
-                })
-                .boxed()
-            }
+            Fault::TimersYieldFirst => yield_now().boxed(),
             Fault::TimersAreReady => future::ready(()).boxed(),
             Fault::TimersBlock => async move {
                 let waiting = thread::spawn(|| block_on(timer));
@@ -214,13 +207,7 @@ impl Transport for BrokenTransport {
                 let connect = || block_on(self.inner.connect(target, deadline));
                 let connected = thread::scope(|scope| scope.spawn(connect).join().unwrap());
                 let connected = mem::ManuallyDrop::new(connected);
-                let mut polled = false;
-                poll_fn(|cx| {
-                    cx.waker().wake_by_ref();
-                    let ready = mem::replace(&mut polled, true);
-                    if ready { Poll::Ready(()) } else { Poll::Pending }
-                })
-                .await;
+                yield_now().await;
                 mem::ManuallyDrop::into_inner(connected)
             }
             _ => self.inner.connect(target, deadline).await,
