@@ -1,10 +1,13 @@
 //! Records the situations that runs reached: cells of the transition table, events, errors, inputs
 //! and outputs of the machine, and the reasons for departures, failures and closed connections.
 
-use std::fmt;
+use std::{
+    fmt::{self, Write as _},
+    sync::LazyLock,
+};
 
 use sdam_core::{
-    deployment::{Deployment, Input, Output},
+    deployment::Deployment,
     error::{Error, ErrorKind, Stage},
     event::{
         CheckOutFailure, ConnectionClosedReason, Event, EventKind, EventName, SelectionFailure,
@@ -12,110 +15,86 @@ use sdam_core::{
     hello::Hello,
     options::Options,
     server::ServerType,
-    topology::{DepartureReason, TopologyType},
+    topology::TopologyType,
 };
 use sdam_sim::runtime::Disturbance;
 
-/// The reasons why a server leaves a topology, in the order of [`DepartureReason`].
+/// The reasons why a server leaves a topology.
 const DEPARTURES: [&str; 7] = [
-    "closed",
-    "hosts changed",
-    "misnamed",
-    "not listed",
-    "one of several seeds",
-    "wrong set name",
-    "wrong type",
+    "Closed",
+    "HostsChanged",
+    "Misnamed",
+    "NotListed",
+    "OneOfSeveralSeeds",
+    "WrongSetName",
+    "WrongType",
 ];
 
-/// The inputs of a deployment, in the order of [`Input`].
+/// The inputs of a deployment.
 const INPUTS: [&str; 20] = [
-    "open",
-    "close",
-    "due",
-    "connected",
-    "reply",
-    "failed",
-    "deserted",
-    "check requested",
-    "scan",
-    "chosen",
-    "probed",
-    "connection lost",
-    "authenticated",
-    "handshake",
-    "service connection closed",
-    "error",
-    "late",
-    "answered",
-    "looked up",
-    "hosts",
+    "Open",
+    "Close",
+    "Due",
+    "Connected",
+    "Reply",
+    "Failed",
+    "Deserted",
+    "CheckRequested",
+    "Scan",
+    "Chosen",
+    "Probed",
+    "ConnectionLost",
+    "Authenticated",
+    "Handshake",
+    "ServiceConnectionClosed",
+    "Error",
+    "Late",
+    "Answered",
+    "LookedUp",
+    "Hosts",
 ];
 
-/// The outputs of a deployment, in the order of [`Output`].
+/// The outputs of a deployment.
 const OUTPUTS: [&str; 15] = [
-    "connect",
-    "send",
-    "read",
-    "disconnect",
-    "wake",
-    "open server",
-    "close server",
-    "pool ready",
-    "pool clear",
-    "publish",
-    "emit",
-    "look up",
-    "choose",
-    "probe",
-    "finish",
+    "Connect",
+    "Send",
+    "Read",
+    "Disconnect",
+    "Wake",
+    "OpenServer",
+    "CloseServer",
+    "PoolReady",
+    "PoolClear",
+    "Publish",
+    "Emit",
+    "LookUp",
+    "Choose",
+    "Probe",
+    "Finish",
 ];
 
-/// Defines the groups of cells. Each has a name and the names of its cells.
-macro_rules! groups {
-    ($($group:ident: $title:literal, $count:expr, $name:expr;)*) => {
-        #[derive(Clone, Copy)]
-        enum Group { $($group,)* }
-
-        impl Group {
-            const ALL: &'static [Self] = &[$(Self::$group,)*];
-
-            const fn title(self) -> &'static str {
-                match self { $(Self::$group => $title,)* }
-            }
-
-            /// The number of cells.
-            const fn count(self) -> usize {
-                match self { $(Self::$group => $count,)* }
-            }
-
-            fn name(self, index: usize) -> String {
-                let name: fn(usize) -> String = match self { $(Self::$group => $name,)* };
-                name(index)
-            }
-        }
-    };
-}
-
-groups! {
-    Transition: "transitions", TopologyType::ALL.len() * ServerType::ALL.len(), |index| {
-        let (topology, server) = (index / ServerType::ALL.len(), index % ServerType::ALL.len());
-        format!("{} + {}", TopologyType::ALL[topology], ServerType::ALL[server])
-    };
-    Event: "events", EventName::ALL.len(), |index| EventName::ALL[index].as_str().to_owned();
-    Error: "kinds of errors", ErrorKind::ALL.len(), |index| ErrorKind::ALL[index].to_string();
-    Stage: "stages of errors", Stage::ALL.len(), |index| Stage::ALL[index].to_string();
-    Departure: "departures of servers", DEPARTURES.len(), |index| DEPARTURES[index].to_owned();
-    Selection: "failures of selections", SelectionFailure::ALL.len(),
-        |index| SelectionFailure::ALL[index].to_string();
-    CheckOut: "failures of check-outs", CheckOutFailure::ALL.len(),
-        |index| CheckOutFailure::ALL[index].to_string();
-    Close: "reasons to close connections", ConnectionClosedReason::ALL.len(),
-        |index| ConnectionClosedReason::ALL[index].to_string();
-    Input: "inputs", INPUTS.len(), |index| INPUTS[index].to_owned();
-    Output: "outputs", OUTPUTS.len(), |index| OUTPUTS[index].to_owned();
-    Disturbance: "disturbances", Disturbance::ALL.len(),
-        |index| Disturbance::ALL[index].to_string();
-}
+/// The groups of cells, and the names of the cells in each.
+static GROUPS: LazyLock<[(&str, Vec<String>); 11]> = LazyLock::new(|| {
+    fn names<T: ToString>(all: &[T]) -> Vec<String> {
+        all.iter().map(ToString::to_string).collect()
+    }
+    let transitions = TopologyType::ALL.iter().flat_map(|topology| {
+        ServerType::ALL.iter().map(move |server| format!("{topology} + {server}"))
+    });
+    [
+        ("transitions", transitions.collect()),
+        ("events", EventName::ALL.iter().map(|name| name.as_str().to_owned()).collect()),
+        ("kinds of errors", names(ErrorKind::ALL)),
+        ("stages of errors", names(Stage::ALL)),
+        ("departures of servers", names(&DEPARTURES)),
+        ("failures of selections", names(SelectionFailure::ALL)),
+        ("failures of check-outs", names(CheckOutFailure::ALL)),
+        ("reasons to close connections", names(ConnectionClosedReason::ALL)),
+        ("inputs", names(&INPUTS)),
+        ("outputs", names(&OUTPUTS)),
+        ("disturbances", names(Disturbance::ALL)),
+    ]
+});
 
 /// The number of 64-bit words that hold one bit per cell.
 const WORDS: usize = 3;
@@ -130,7 +109,7 @@ impl Coverage {
         let mut reached = Self::default();
         let mut topology = TopologyType::Unknown;
         for event in events {
-            reached.insert(Group::Event, event.kind.name().index());
+            reached.insert("events", event.kind.name().as_str());
             match &event.kind {
                 EventKind::TopologyDescriptionChanged { new, .. } => {
                     topology = new.topology_type();
@@ -156,20 +135,20 @@ impl Coverage {
                     reached.optional(new.error.as_ref());
                 }
                 EventKind::ServerClosed { reason, .. } => {
-                    reached.insert(Group::Departure, departure(reason));
+                    reached.insert("departures of servers", variant(reason));
                 }
                 EventKind::SrvLookupFailed { failure, .. } => reached.error(failure),
                 EventKind::Input(recorded) => {
-                    reached.insert(Group::Input, input(&recorded.input));
+                    reached.insert("inputs", variant(&recorded.input));
                 }
                 EventKind::ServerSelectionFailed { reason, .. } => {
-                    reached.insert(Group::Selection, index(SelectionFailure::ALL, reason));
+                    reached.insert("failures of selections", reason);
                 }
                 EventKind::ConnectionCheckOutFailed { reason, .. } => {
-                    reached.insert(Group::CheckOut, index(CheckOutFailure::ALL, reason));
+                    reached.insert("failures of check-outs", reason);
                 }
                 EventKind::ConnectionClosed { reason, error, .. } => {
-                    reached.insert(Group::Close, index(ConnectionClosedReason::ALL, reason));
+                    reached.insert("reasons to close connections", reason);
                     reached.optional(error.as_ref());
                 }
                 _ => {}
@@ -179,8 +158,7 @@ impl Coverage {
     }
 
     fn transition(&mut self, topology: TopologyType, server: ServerType) {
-        let row = index(TopologyType::ALL, &topology) * ServerType::ALL.len();
-        self.insert(Group::Transition, row + index(ServerType::ALL, &server));
+        self.insert("transitions", format_args!("{topology} + {server}"));
     }
 
     fn optional(&mut self, error: Option<&Error>) {
@@ -191,8 +169,8 @@ impl Coverage {
 
     /// Adds the kind and the stage of an error.
     pub(crate) fn error(&mut self, error: &Error) {
-        self.insert(Group::Error, index(ErrorKind::ALL, &error.kind()));
-        self.insert(Group::Stage, index(Stage::ALL, &error.stage()));
+        self.insert("kinds of errors", error.kind());
+        self.insert("stages of errors", error.stage());
     }
 
     /// Adds the outputs of a deployment that processes the recorded inputs.
@@ -209,19 +187,28 @@ impl Coverage {
                 .as_mut()
                 .map(|deployment| deployment.handle(recorded.now, recorded.input.clone()));
             for output in outputs.into_iter().flatten() {
-                self.insert(Group::Output, output_index(&output));
+                self.insert("outputs", variant(&output));
             }
         }
     }
 
     /// Adds a disturbance of the simulation.
     pub(crate) fn disturbance(&mut self, disturbance: Disturbance) {
-        self.insert(Group::Disturbance, disturbance as usize);
+        self.insert("disturbances", disturbance);
     }
 
-    fn insert(&mut self, group: Group, index: usize) {
-        let before = Group::ALL.iter().take(group as usize).map(|group| group.count());
-        let cell = before.sum::<usize>() + index;
+    fn insert(&mut self, group: &str, name: impl fmt::Display) {
+        let name = name.to_string();
+        let mut cell = 0;
+        for (own, names) in &*GROUPS {
+            if *own == group {
+                let place = names.iter().position(|own| *own == name);
+                assert!(place.is_some(), "{group} have no {name}");
+                cell += place.unwrap_or_default();
+                break;
+            }
+            cell += names.len();
+        }
         self.0[cell / 64] |= 1 << (cell % 64);
     }
 
@@ -247,7 +234,7 @@ impl Coverage {
         let cells = cells().enumerate();
         let chosen =
             cells.filter(|(cell, (_, name))| selects(self.contains(*cell), is_excluded(name)));
-        chosen.map(|(_, (group, name))| format!("{}: {name}", group.title())).collect()
+        chosen.map(|(_, (group, name))| format!("{group}: {name}")).collect()
     }
 
     /// Returns the numbers of cells that were reached, are missing and are excluded.
@@ -266,74 +253,26 @@ impl Coverage {
     }
 }
 
-fn cells() -> impl Iterator<Item = (Group, String)> {
-    let groups = Group::ALL.iter();
-    groups.flat_map(|group| (0..group.count()).map(|index| (*group, group.name(index))))
+fn cells() -> impl Iterator<Item = (&'static str, &'static str)> {
+    GROUPS.iter().flat_map(|(group, names)| names.iter().map(|name| (*group, &**name)))
 }
 
-fn index<T: PartialEq>(all: &[T], one: &T) -> usize {
-    all.iter().position(|own| own == one).unwrap_or_default()
-}
-
-fn departure(reason: &DepartureReason) -> usize {
-    match reason {
-        DepartureReason::Closed => 0,
-        DepartureReason::HostsChanged => 1,
-        DepartureReason::Misnamed { .. } => 2,
-        DepartureReason::NotListed { .. } => 3,
-        DepartureReason::OneOfSeveralSeeds => 4,
-        DepartureReason::WrongSetName { .. } => 5,
-        // If a variant is added to the enum, it is counted under the wrong name until its name is
-        // added to the list above.
-        _ => 6,
+/// Returns the name of the variant, with which its `Debug` text begins.
+fn variant(value: &impl fmt::Debug) -> String {
+    struct Name(String);
+    impl fmt::Write for Name {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            // The rest may be long, and is not needed.
+            if !self.0.is_empty() {
+                return Err(fmt::Error);
+            }
+            self.0.push_str(text);
+            Ok(())
+        }
     }
-}
-
-/// Returns the index of an input's name.
-fn input(input: &Input) -> usize {
-    match input {
-        Input::Open => 0,
-        Input::Close => 1,
-        Input::Due { .. } => 2,
-        Input::Connected { .. } => 3,
-        Input::Reply { .. } => 4,
-        Input::Failed { .. } => 5,
-        Input::Deserted { .. } => 6,
-        Input::CheckRequested { .. } => 7,
-        Input::Scan(_) => 8,
-        Input::Chosen { .. } => 9,
-        Input::Probed { .. } => 10,
-        Input::ConnectionLost { .. } => 11,
-        Input::Authenticated { .. } => 12,
-        Input::Handshake { .. } => 13,
-        Input::ServiceConnectionClosed { .. } => 14,
-        Input::Error { .. } => 15,
-        Input::Late { .. } => 16,
-        Input::Answered { .. } => 17,
-        Input::LookedUp(_) => 18,
-        Input::Hosts(_) => 19,
-    }
-}
-
-/// Returns the index of an output's name.
-fn output_index(output: &Output) -> usize {
-    match output {
-        Output::Connect { .. } => 0,
-        Output::Send { .. } => 1,
-        Output::Read { .. } => 2,
-        Output::Disconnect { .. } => 3,
-        Output::Wake { .. } => 4,
-        Output::OpenServer { .. } => 5,
-        Output::CloseServer { .. } => 6,
-        Output::PoolReady { .. } => 7,
-        Output::PoolClear { .. } => 8,
-        Output::Publish(_) => 9,
-        Output::Emit(_) => 10,
-        Output::LookUp { .. } => 11,
-        Output::Choose => 12,
-        Output::Probe { .. } => 13,
-        Output::Finish(_) => 14,
-    }
+    let mut name = Name(String::new());
+    let _ = write!(name, "{value:?}");
+    name.0
 }
 
 /// Returns whether no run can reach the cell.
@@ -365,29 +304,27 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("time_limit", "an error of the client of `sdam`"),
     ("write", "an error of the client of `sdam`"),
     ("runtime_shut_down", "the simulated runtime ends after its topologies"),
-    ("deserted", "the simulated runtime drops no task that watches a server"),
-    ("scan", "an input of a single-threaded client, which `--scenario scan` runs"),
-    ("chosen", "as `scan`"),
-    ("probed", "as `scan`"),
-    ("choose", "as `scan`"),
-    ("probe", "as `scan`"),
-    ("finish", "as `scan`"),
-    ("connection lost", "operations that share the connection of a single-threaded client"),
-    ("authenticated", "as `connection lost`"),
-    ("hosts", "for drivers that look up SRV records themselves"),
+    ("Deserted", "the simulated runtime drops no task that watches a server"),
+    ("Scan", "an input of a single-threaded client, which `--scenario scan` runs"),
+    ("Chosen", "as `Scan`"),
+    ("Probed", "as `Scan`"),
+    ("Choose", "as `Scan`"),
+    ("Probe", "as `Scan`"),
+    ("Finish", "as `Scan`"),
+    ("ConnectionLost", "operations that share the connection of a single-threaded client"),
+    ("Authenticated", "as `ConnectionLost`"),
+    ("Hosts", "for drivers that look up SRV records themselves"),
     ("too_many_waiters", "the limit is far above the number of applications"),
 ];
 
 impl fmt::Display for Coverage {
     /// Writes, for each group, the number of cells that were reached.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut first = 0;
-        for (place, group) in Group::ALL.iter().enumerate() {
-            let cells = first..first + group.count();
-            let reached = cells.filter(|cell| self.contains(*cell)).count();
-            first += group.count();
+        let mut cells = (0..).map(|cell| self.contains(cell));
+        for (place, (group, names)) in GROUPS.iter().enumerate() {
+            let reached = cells.by_ref().take(names.len()).filter(|reached| *reached).count();
             let comma = if place == 0 { "" } else { ", " };
-            write!(f, "{comma}{reached} of {} {}", group.count(), group.title())?;
+            write!(f, "{comma}{reached} of {} {group}", names.len())?;
         }
         Ok(())
     }

@@ -27,17 +27,7 @@ pub(crate) const COMMANDS: [&str; 2] = ["ping", "buildInfo"];
 const SPREAD: Duration = Duration::from_secs(2);
 
 /// The kind of faults.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    strum::Display,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Kind {
     /// All faults, on every kind of deployment.
@@ -56,19 +46,14 @@ pub enum Kind {
 impl Kind {
     /// Every value, in declaration order.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
-
-    /// Returns the name, for logs, records and counters.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl FromStr for Kind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.iter().copied().find(|kind| kind.as_str() == name).ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
+        Self::ALL.iter().copied().find(|kind| kind.to_string() == name).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(ToString::to_string).collect();
             format!("`{name}` is not a scenario; use one of {names:?}")
         })
     }

@@ -126,7 +126,7 @@ pub fn all() -> io::Result<Vec<(String, Regression)>> {
 ///
 /// If the file cannot be written.
 pub fn keep(plan: &Plan, failure: &Failure) -> io::Result<PathBuf> {
-    let oracle = failure.violation.oracle.as_str().to_lowercase();
+    let oracle = failure.violation.oracle.to_string().to_lowercase();
     let path = folder().join(format!("{oracle}-{}-{}.txt", plan.kind, plan.seed));
     let regression = Regression { plan: plan.clone(), about: failure.violation.to_string() };
     fs::write(&path, regression.to_string())?;
