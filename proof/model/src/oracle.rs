@@ -285,12 +285,7 @@ pub(crate) fn state(deployment: &Deployment, pools: &[(ServerId, Pool)]) -> Resu
         ensure(generation == Some(pool.generation), || {
             format!("the machine has generation {generation:?}, but the pool is {pool:?}")
         })?;
-        ensure(pool.ready || !is_selectable(topology, server), || {
-            format!("P3: {server} is selectable, but its pool is paused")
-        })?;
-        ensure(!pool.ready || may_be_ready(server), || {
-            format!("P3: {server} failed, but its pool is ready")
-        })?;
+        check_pool(topology, server, pool.ready)?;
         let available = server.server_type.is_available();
         let measured = available && server.server_type != ServerType::LoadBalancer;
         ensure(measured == server.rtt.is_some(), || format!("G-3: {server} has {:?}", server.rtt))?;
@@ -301,14 +296,25 @@ pub(crate) fn state(deployment: &Deployment, pools: &[(ServerId, Pool)]) -> Resu
     Ok(())
 }
 
-/// Returns whether the server's pool may be ready. It may not be ready if the last error of the
-/// server is a failed connection or a shutdown.
-fn may_be_ready(server: &ServerDescription) -> bool {
-    server.error.as_ref().is_none_or(|error| {
-        let failed = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)
-            || error.stage() != Stage::Operation && error.kind() == ErrorKind::Command;
-        !failed && error.code() != Some(91)
-    })
+/// Checks that the pool of a server is ready if the server is selectable, and that it is not if the
+/// last error of the server is a failed connection or a shutdown.
+///
+/// # Errors
+/// The violation.
+pub fn check_pool(
+    topology: &TopologyDescription,
+    server: &ServerDescription,
+    ready: bool,
+) -> Result<(), String> {
+    ensure(ready || !is_selectable(topology, server), || {
+        format!("P3: {server} is selectable, but its pool is paused")
+    })?;
+    let failed = server.error.as_ref().is_some_and(|error| {
+        matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)
+            || error.stage() != Stage::Operation && error.kind() == ErrorKind::Command
+            || error.code() == Some(91)
+    });
+    ensure(!(ready && failed), || format!("P3: {server} failed, but its pool is ready"))
 }
 
 pub(crate) fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {

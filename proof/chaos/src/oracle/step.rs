@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use sdam_core::{error::ErrorKind, ids::ServerId, time::Instant, topology::TopologyDescription};
-use sdam_model::oracle::{is_selectable, one_primary};
+use sdam_core::{ids::ServerId, time::Instant, topology::TopologyDescription};
+use sdam_model::oracle::{check_pool, one_primary};
 use sdam_pool::Pool;
 use sdam_sim::{
     oracle::{Oracle, without_round_trip_time},
@@ -215,15 +215,8 @@ pub(crate) fn check_description(record: &RunRecord, description: &TopologyDescri
         let Some(pool) = open.get(&server.id) else {
             continue;
         };
-        record.ensure(pool.ready || !is_selectable(description, server), Oracle::Pools, || {
-            format!("{server} is selectable, but its pool is paused")
-        });
-        let lost = server
-            .error
-            .as_ref()
-            .is_some_and(|error| matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout));
-        record.ensure(!(lost && pool.ready), Oracle::Pools, || {
-            format!("{server} failed, but its pool was not cleared")
-        });
+        if let Err(message) = check_pool(description, server, pool.ready) {
+            record.violated(Oracle::Pools, message);
+        }
     }
 }
