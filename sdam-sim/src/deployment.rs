@@ -28,6 +28,7 @@ use crate::{
     member::{Kind, Member, Process, ProcessState, Replica},
     store::Store,
     timing::Timing,
+    version::ServerVersion,
 };
 
 /// The number of a server process in its deployment, starting at 0.
@@ -383,7 +384,8 @@ impl Cluster {
                 let previous = std::mem::replace(&mut own.process.advertised, advertised);
                 own.process.counter += 1;
                 let stepped_down = previous.stepped_down(&own.process.advertised);
-                if stepped_down && !own.version.keeps_connections_on_step_down() {
+                // Since 4.2, connections survive a step-down (M-32).
+                if stepped_down && own.version < ServerVersion::V4_2.patch(0) {
                     self.close_connections(member);
                     continue;
                 }

@@ -324,7 +324,7 @@ impl CommandError {
 
 /// Returns the name of an error code. Since 4.4, names contain "primary" instead of "master".
 pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
-    let old = !version.has_primary_code_names();
+    let old = version < ServerVersion::V4_4.patch(0);
     let name = match code {
         NOT_WRITABLE_PRIMARY if old => Some("NotMaster"),
         NOT_PRIMARY_NO_SECONDARY_OK if old => Some("NotMasterNoSlaveOk"),

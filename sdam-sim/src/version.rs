@@ -85,41 +85,16 @@ impl ServerVersion {
         self.max_wire_version() >= 9
     }
 
-    /// Returns whether servers announce a shutdown to clients before they close their connections.
-    pub fn has_quiesce_mode(self) -> bool {
-        self >= Self::new(4, 4, 2)
-    }
-
-    /// Returns whether connections survive a step-down.
-    pub fn keeps_connections_on_step_down(self) -> bool {
-        self.max_wire_version() >= 8
-    }
-
     /// Returns whether servers reply to `helloOk`. The first 4.4 release that supports hello does
     /// not reply to it.
     pub fn supports_hello_ok(self) -> bool {
         self.supports_hello() && self != Self::new(4, 4, 2)
     }
 
-    /// Returns whether error names contain `NotWritablePrimary` instead of `NotMaster`.
-    pub fn has_primary_code_names(self) -> bool {
-        self.max_wire_version() >= 9
-    }
-
     /// Returns whether the release has the versioned API. Such releases also avoid words like
     /// "slave".
     pub fn has_versioned_api(self) -> bool {
         self.major >= 5
-    }
-
-    /// Returns whether OP_QUERY is refused, except in the handshake (5.1 and later).
-    pub fn rejects_op_query(self) -> bool {
-        self.major >= 6
-    }
-
-    /// Returns whether the release supports `bulkWrite`.
-    pub fn supports_bulk_write(self) -> bool {
-        self.major >= 8
     }
 
     /// Returns whether a mongos of this release supports load balancers.

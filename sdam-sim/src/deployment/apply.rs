@@ -9,7 +9,8 @@ use crate::{
     MemberId,
     action::{Action, ActionError, HorizonPolicy, Target},
     config::{MemberConfig, SetConfig},
-    member::{ProcessState, Replica},
+    member::{Kind, ProcessState, Replica},
+    version::ServerVersion,
 };
 
 impl Cluster {
@@ -173,8 +174,9 @@ impl Cluster {
             self.step_down(member, Duration::from_secs(60));
         }
         let own = self.member(member);
-        let quiesces = own.version.has_quiesce_mode()
-            && !matches!(own.kind, crate::member::Kind::Standalone)
+        // Since 4.4.2, a shutdown is announced before the connections are closed.
+        let quiesces = own.version >= ServerVersion::V4_4.patch(2)
+            && !matches!(own.kind, Kind::Standalone)
             && own.state == ProcessState::Up;
         if !quiesces {
             self.finish_shutdown(member);

@@ -5,13 +5,11 @@
 mod data;
 mod disturbances;
 mod elections;
-mod exhaust;
 mod fail_points;
 mod faults;
 mod framing;
-mod impostors;
+mod hello;
 mod invariants;
 mod replies;
 mod special_events;
 mod support;
-mod topology_version;

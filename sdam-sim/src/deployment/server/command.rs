@@ -27,7 +27,7 @@ impl Cluster {
     ) -> CommandResult {
         let version = self.member(member).version;
         if let Framing::Query { collection, .. } = &request.framing
-            && (version.rejects_op_query() || !collection.ends_with(".$cmd"))
+            && (version >= ServerVersion::V6_0.patch(0) || !collection.ends_with(".$cmd"))
         {
             return refuse(
                 UNSUPPORTED_OP_QUERY,
@@ -49,7 +49,7 @@ impl Cluster {
             return result;
         }
         check_read_preference(version, &request.body)?;
-        if request.name == "bulkWrite" && !version.supports_bulk_write() {
+        if request.name == "bulkWrite" && version < ServerVersion::V8_0.patch(0) {
             return Err(not_found(request));
         }
         if request.access().is_some() {
