@@ -1,7 +1,6 @@
 //! Tests that a correct runtime passes the suite, and that the suite detects and names each broken
 //! rule.
 
-mod base;
 mod doubles;
 
 use std::{
@@ -11,10 +10,7 @@ use std::{
     time::Duration,
 };
 
-use self::{
-    base::Base,
-    doubles::{BrokenDial, Fault, breaking, dialer},
-};
+use self::doubles::{Base, BrokenDial, Fault, Threads, breaking, dialer};
 use super::*;
 
 /// The time limit of a step. It is long enough for a working runtime, and short enough that a
@@ -26,7 +22,7 @@ fn rules() -> Vec<Rule> {
     let backend = BACKEND_CHECKS.iter().chain(PENDING_CHECKS);
     let mut rules: Vec<Rule> = backend.map(|check| check.rule).collect();
     rules.extend(SPAWN_CHECKS.iter().map(|check| check.rule));
-    rules.extend(dial_checks::<base::Threads>().map(|check| check.rule));
+    rules.extend(dial_checks::<Threads>().map(|check| check.rule));
     rules.extend(spawn::SHUTDOWN_RULES);
     rules
 }
@@ -35,7 +31,7 @@ fn rules() -> Vec<Rule> {
 fn a_single_threaded_runtime_passes() {
     let base = Base::start();
     runtime(&base.runtime);
-    dial(base::Threads, Arc::clone(&base.runtime.backend.clock));
+    dial(Threads, Arc::clone(&base.runtime.backend.clock));
     shutdown(&base.runtime.clone(), || base.end());
 }
 

@@ -1,9 +1,10 @@
-//! Runtimes, each of which breaks one rule.
+//! Runtimes, each of which breaks one rule, and the correct one on which they are based.
 
 use std::{
     future::{Future, poll_fn},
-    io, mem,
-    net::{SocketAddr, TcpStream},
+    io::{self, Read as _, Write as _},
+    mem,
+    net::{Shutdown, SocketAddr, TcpStream},
     pin::Pin,
     sync::{
         Mutex,
@@ -11,28 +12,113 @@ use std::{
         mpsc,
     },
     task::{Context, Poll, Waker},
-    thread::{self, ThreadId},
+    thread::{self, JoinHandle, ThreadId},
 };
 
 use async_trait::async_trait;
-use futures::{FutureExt as _, executor::block_on, future};
+use futures::{
+    FutureExt as _, SinkExt as _,
+    executor::{block_on, block_on_stream},
+    future::{self, select},
+};
 use sdam_core::{
     address::ServerAddress,
     error::{Error, Stage},
     time::{Instant, UnixTime},
 };
 
-use super::{
-    base::{Base, Threads, pump},
-    *,
-};
+use super::*;
 use sdam_transport::{
     connect::{Connection, Transport},
     dial::{DialOptions, DialTarget},
-    pipe::{self, Piped},
+    local,
+    pipe::{self, PipeEnd, Piped},
     spawn::{Spawner, yield_now},
+    system::{self, Epoch, ThreadClock},
     wire::WireMessage,
 };
+
+/// A correct runtime. Its tasks run on one thread, and each of its sockets has its own threads.
+pub(super) struct Base {
+    pub(super) runtime: Runtime,
+    stop: oneshot::Sender<()>,
+    pub(super) thread: JoinHandle<()>,
+}
+
+impl Base {
+    pub(super) fn start() -> Self {
+        let clock = Arc::new(ThreadClock::new(Epoch::begin()));
+        let (remote, jobs) = local::remote();
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::spawn(move || {
+            block_on(select(Box::pin(jobs.run()), stopped));
+        });
+        Self {
+            runtime: Runtime::new(Backend::of_sockets(Threads, clock, 1), Arc::new(remote)),
+            stop,
+            thread,
+        }
+    }
+
+    /// Shuts the runtime down and waits for its end.
+    pub(super) fn end(self) {
+        self.stop.send(()).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
+/// Sockets with one thread per direction.
+#[derive(Debug)]
+pub(super) struct Threads;
+
+#[async_trait]
+impl Dial for Threads {
+    type Stream = Piped;
+
+    async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Piped> {
+        let &DialTarget::Tcp(address) = target else {
+            return Err(target.unsupported());
+        };
+        let (opened, socket) = oneshot::channel();
+        // If the caller has dropped its future, sending fails and the socket is dropped, which
+        // closes it.
+        thread::spawn(move || drop(opened.send(TcpStream::connect(address))));
+        let socket = socket.await.map_err(io::Error::other)??;
+        system::tune_tcp(&socket, options.user_timeout)?;
+        pump(socket)
+    }
+
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        system::lookup_host(host).await
+    }
+}
+
+pub(super) fn pump(mut socket: TcpStream) -> io::Result<Piped> {
+    let (stream, end) = pipe::piped();
+    let PipeEnd { mut arrived, to_send } = end;
+    let mut reader = socket.try_clone()?;
+    thread::spawn(move || {
+        let mut bytes = vec![0; 64 << 10];
+        loop {
+            let read = reader.read(&mut bytes);
+            let ended = !matches!(read, Ok(1..));
+            let chunk = read.map(|length| bytes[..length].to_vec());
+            if block_on(arrived.send(chunk)).is_err() || ended {
+                break;
+            }
+        }
+    });
+    thread::spawn(move || {
+        for bytes in block_on_stream(to_send) {
+            if socket.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        // Ends the other thread, unless a broken socket has already ended it.
+        let _ = socket.shutdown(Shutdown::Both);
+    });
+    Ok(stream)
+}
 
 /// The fault of a runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
