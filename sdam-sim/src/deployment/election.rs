@@ -52,7 +52,7 @@ impl Cluster {
         let own = self.member(member);
         own.state == ProcessState::Up
             && !own.frozen
-            && own.config().is_some_and(crate::config::MemberConfig::is_electable)
+            && own.is_electable()
             && own.replica().is_some_and(|replica| {
                 replica.role == Role::Secondary && replica.frozen_until <= self.now
             })
@@ -60,9 +60,8 @@ impl Cluster {
 
     /// Starts the election timeout of `member`.
     pub(super) fn await_primary(&mut self, member: MemberId) {
-        let electable =
-            self.member(member).config().is_some_and(crate::config::MemberConfig::is_electable);
-        if !electable || self.member(member).role() == Some(Role::Primary) {
+        let own = self.member(member);
+        if !own.is_electable() || own.role() == Some(Role::Primary) {
             self.timers.cancel(Timer::Election(member));
             return;
         }
@@ -106,23 +105,14 @@ impl Cluster {
         let Some(own) = self.replica(member) else {
             return false;
         };
-        let Some(config) = own.config.clone() else {
+        let term = own.term + 1;
+        let voters = self.majority(own, |voter| {
+            let grants = self.replica(voter).is_some_and(|peer| grants_vote(peer, own, term));
+            self.are_connected(member, voter) && grants
+        });
+        let Some(voters) = voters else {
             return false;
         };
-        let term = own.term + 1;
-        let voters: Vec<MemberId> = config
-            .members
-            .iter()
-            .filter(|voter| voter.votes)
-            .filter_map(|voter| self.member_at(&voter.address))
-            .filter(|voter| {
-                let grants = self.replica(*voter).is_some_and(|peer| grants_vote(peer, own, term));
-                self.are_connected(member, *voter) && grants
-            })
-            .collect();
-        if voters.len() * 2 <= config.voters() {
-            return false;
-        }
         for voter in voters {
             if let Some(peer) = self.replica_mut(voter) {
                 peer.voted = term;
@@ -163,25 +153,27 @@ impl Cluster {
         let Some(own) = self.replica(member) else {
             return;
         };
-        let (Role::Primary, false, Some(config)) =
-            (own.role, own.ignores_majority, own.config.as_ref())
-        else {
+        if own.role != Role::Primary || own.ignores_majority {
             return;
-        };
+        }
         let timeout = self.timing.election_timeout;
-        let peers = config
-            .members
-            .iter()
-            .filter(|voter| voter.votes)
-            .filter_map(|voter| self.member_at(&voter.address))
-            .filter(|voter| {
-                let last = own.peers.get(voter);
-                *voter == member || last.is_some_and(|peers| self.now.since(peers.at) < timeout)
-            })
-            .count();
-        if peers * 2 <= config.voters() {
+        let peers = self.majority(own, |voter| {
+            let last = own.peers.get(&voter);
+            voter == member || last.is_some_and(|peers| self.now.since(peers.at) < timeout)
+        });
+        if peers.is_none() {
             self.relinquish(member);
         }
+    }
+
+    /// Returns the voters in the configuration of `own` that `meets` accepts, if they are a
+    /// majority.
+    fn majority(&self, own: &Replica, meets: impl Fn(MemberId) -> bool) -> Option<Vec<MemberId>> {
+        let config = own.config.as_deref()?;
+        let voters = config.members.iter().filter(|voter| voter.votes);
+        let voters = voters.filter_map(|voter| self.member_at(&voter.address));
+        let found: Vec<_> = voters.filter(|voter| meets(*voter)).collect();
+        (found.len() * 2 > config.voters()).then_some(found)
     }
 
     /// Ends the primary role of `member`.
