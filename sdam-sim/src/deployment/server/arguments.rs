@@ -227,7 +227,11 @@ pub(super) fn wrong_type(field: &str, value: &Bson, expected: &str) -> CommandEr
     )
 }
 
-fn had_the_wrong_type(key: &str, expected: &str, value: &Bson) -> Result<(), CommandError> {
+pub(super) fn had_the_wrong_type<T>(
+    key: &str,
+    expected: &str,
+    value: &Bson,
+) -> Result<T, CommandError> {
     let actual = type_name(value);
     let message = format!("\"{key}\" had the wrong type. Expected {expected}, found {actual}");
     refuse(TYPE_MISMATCH, message)

@@ -4,6 +4,7 @@
 use bson::{Bson, Document, doc};
 use sdam_core::{options::SMALLEST_MAX_STALENESS, read_preference::ReadMode};
 
+use super::arguments::{self, had_the_wrong_type};
 use crate::{
     Cluster, ConnectionId, MemberId,
     fail_command::FailCommand,
@@ -38,7 +39,7 @@ impl Cluster {
                 ),
             );
         }
-        super::arguments::check(self.member(member), request)?;
+        arguments::check(self.member(member), request)?;
         let Some(database) = request.database() else {
             return refuse(NO_DATABASE, "OP_MSG requests require a $db argument");
         };
@@ -212,7 +213,7 @@ fn check_read_preference(version: ServerVersion, body: &Document) -> Result<(), 
 fn mode(version: ServerVersion, preference: &Document) -> Result<ReadMode, CommandError> {
     let name = match preference.get("mode") {
         Some(Bson::String(name)) => name,
-        Some(other) => return Err(wrong_type("mode", "string", other)),
+        Some(other) => return had_the_wrong_type("mode", "string", other),
         None => {
             return refuse(NO_SUCH_KEY, "Missing expected field \"mode\"");
         }
@@ -240,7 +241,7 @@ fn has_tags(preference: &Document) -> Result<bool, CommandError> {
         Some(Bson::Array(sets)) => {
             Ok(sets.iter().any(|set| set.as_document().is_none_or(|set| !set.is_empty())))
         }
-        Some(other) => Err(wrong_type("tags", "array", other)),
+        Some(other) => had_the_wrong_type("tags", "array", other),
     }
 }
 
@@ -284,12 +285,4 @@ fn is_limited(preference: &Document) -> Result<bool, CommandError> {
         _ => return Ok(true),
     };
     Err(refusal)
-}
-
-fn wrong_type(field: &str, expected: &str, found: &Bson) -> CommandError {
-    let found = type_name(found);
-    CommandError::new(
-        TYPE_MISMATCH,
-        format!("\"{field}\" had the wrong type. Expected {expected}, found {found}"),
-    )
 }
