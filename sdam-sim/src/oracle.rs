@@ -94,6 +94,16 @@ impl Oracle {
     pub fn violated(self, at: Instant, message: impl Into<String>) -> Violation {
         Violation { oracle: self, at, message: message.into() }
     }
+
+    /// Returns a violation of this invariant at `at`, unless it holds.
+    pub fn ensure(
+        self,
+        at: Instant,
+        holds: bool,
+        message: impl FnOnce() -> String,
+    ) -> Result<(), Violation> {
+        if holds { Ok(()) } else { Err(self.violated(at, message())) }
+    }
 }
 
 /// Returns the first available server of `topology` that has no round-trip time, although selection
@@ -179,14 +189,14 @@ pub fn audit(events: &[Event], calls: &[(ServerId, PoolCall)]) -> Result<(), Vio
     while let Some(event) = reported.next() {
         audit.at = event.at;
         let is_closing = matches!(event.kind, EventKind::TopologyClosed);
-        audit.ensure(Some(event.topology) == topology, Oracle::Continuity, || {
+        Oracle::Continuity.ensure(event.at, Some(event.topology) == topology, || {
             "J-41: the event belongs to another topology".into()
         })?;
         let is_opening = matches!(event.kind, EventKind::TopologyOpening);
-        audit.ensure(first == is_opening, Oracle::Continuity, || {
+        Oracle::Continuity.ensure(event.at, first == is_opening, || {
             format!("J-13: the first event is {:?}", event.kind.name())
         })?;
-        audit.ensure(reported.peek().is_none() == is_closing, Oracle::Continuity, || {
+        Oracle::Continuity.ensure(event.at, reported.peek().is_none() == is_closing, || {
             format!("J-13: the last event is {:?}", event.kind.name())
         })?;
         first = false;
@@ -227,29 +237,18 @@ fn is_change(kind: &EventKind) -> bool {
 fn check_numbers(events: &[Event]) -> Result<(), Violation> {
     let mut last = (0, Instant::EPOCH);
     for event in events {
-        if event.seq != last.0 + 1 {
-            let message = format!("event {} is delivered after event {}", event.seq, last.0);
-            return Err(Oracle::Sequence.violated(event.at, message));
-        }
-        if event.at < last.1 {
-            let message = format!("event {} is older than the previous event", event.seq);
-            return Err(Oracle::Continuity.violated(event.at, message));
-        }
+        Oracle::Sequence.ensure(event.at, event.seq == last.0 + 1, || {
+            format!("event {} is delivered after event {}", event.seq, last.0)
+        })?;
+        Oracle::Continuity.ensure(event.at, event.at >= last.1, || {
+            format!("event {} is older than the previous event", event.seq)
+        })?;
         last = (event.seq, event.at);
     }
     Ok(())
 }
 
 impl Audit {
-    fn ensure(
-        &self,
-        holds: bool,
-        oracle: Oracle,
-        message: impl FnOnce() -> String,
-    ) -> Result<(), Violation> {
-        if holds { Ok(()) } else { Err(oracle.violated(self.at, message())) }
-    }
-
     fn server(&mut self, id: ServerId) -> Result<&mut Server, Violation> {
         let missing =
             Oracle::Continuity.violated(self.at, format!("server {id} has no ServerOpening event"));
@@ -263,7 +262,7 @@ impl Audit {
             }
             EventKind::ServerOpening { server, .. } => {
                 let known = self.servers.contains_key(server);
-                self.ensure(!known, Oracle::Continuity, || {
+                Oracle::Continuity.ensure(self.at, !known, || {
                     format!("server {server} has a second ServerOpening event")
                 })?;
                 self.servers.entry(*server).or_default().open = true;
@@ -271,7 +270,7 @@ impl Audit {
             }
             EventKind::ServerClosed { server, .. } => {
                 let was_open = std::mem::take(&mut self.server(*server)?.open);
-                self.ensure(was_open, Oracle::Continuity, || {
+                Oracle::Continuity.ensure(self.at, was_open, || {
                     format!("server {server} has a second ServerClosed event")
                 })
             }
@@ -299,10 +298,10 @@ impl Audit {
             let message = format!("C-20: {server} has no round-trip time");
             return Err(Oracle::RoundTrip.violated(self.at, message));
         }
-        self.ensure(*previous == self.topology, Oracle::Continuity, || {
+        Oracle::Continuity.ensure(self.at, *previous == self.topology, || {
             format!("the topology was {}, but the event changes it from {previous}", self.topology)
         })?;
-        self.ensure(previous != new, Oracle::Continuity, || {
+        Oracle::Continuity.ensure(self.at, previous != new, || {
             format!("J-18: an event changes the topology from {previous} to the same value")
         })?;
         self.topology = Arc::clone(new);
@@ -326,30 +325,29 @@ impl Audit {
             && new.error.as_ref().is_some_and(|error| {
                 matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)
             });
-        self.ensure(open, Oracle::Continuity, || {
-            format!("server {id} changes, but it is not open")
-        })?;
-        self.ensure(previous != new, Oracle::Continuity, || {
+        Oracle::Continuity
+            .ensure(self.at, open, || format!("server {id} changes, but it is not open"))?;
+        Oracle::Continuity.ensure(self.at, previous != new, || {
             format!("J-18: an event changes server {id} from {previous} to the same value")
         })?;
-        self.ensure(new.server_type != ServerType::PossiblePrimary, Oracle::Continuity, || {
-            format!("J-19: an event makes server {id} a PossiblePrimary")
-        })?;
+        Oracle::Continuity.ensure(
+            self.at,
+            new.server_type != ServerType::PossiblePrimary,
+            || format!("J-19: an event makes server {id} a PossiblePrimary"),
+        )?;
         // The type PossiblePrimary appears in topology descriptions, but not in server events
         // (J-19).
         if let Some(reported) = reported
             && previous.server_type != ServerType::PossiblePrimary
         {
-            self.ensure(reported == *previous, Oracle::Continuity, || {
+            Oracle::Continuity.ensure(self.at, reported == *previous, || {
                 format!("server {id} was {reported}, but the event changes it from {previous}")
             })?;
         }
-        if TopologyVersion::compare(previous.topology_version, new.topology_version).is_gt() {
-            let message =
-                format!("A-45: {new} replaces {previous}, which has a newer topology version");
-            return Err(Oracle::Freshness.violated(at, message));
-        }
-        Ok(())
+        let order = TopologyVersion::compare(previous.topology_version, new.topology_version);
+        Oracle::Freshness.ensure(at, order.is_le(), || {
+            format!("A-45: {new} replaces {previous}, which has a newer topology version")
+        })
     }
 
     fn ready(&mut self, id: ServerId) -> Result<(), Violation> {
@@ -357,15 +355,12 @@ impl Audit {
         let server = self.server(id)?;
         // Load balancers are not monitored, so their pools become ready without a check.
         let is_load_balanced = server.description.is_none() && server.connection == 0;
-        if !server.succeeded && !is_load_balanced {
-            let message =
-                format!("J-24: the pool of server {id} becomes ready before a check has succeeded");
-            return Err(Oracle::Pools.violated(at, message));
-        }
-        if server.ready {
-            let message = format!("the pool of server {id} becomes ready while it is ready");
-            return Err(Oracle::Pools.violated(at, message));
-        }
+        Oracle::Pools.ensure(at, server.succeeded || is_load_balanced, || {
+            format!("J-24: the pool of server {id} becomes ready before a check has succeeded")
+        })?;
+        Oracle::Pools.ensure(at, !server.ready, || {
+            format!("the pool of server {id} becomes ready while it is ready")
+        })?;
         server.ready = true;
         server.commands.push(PoolCall::Ready);
         Ok(())
@@ -380,47 +375,35 @@ impl Audit {
         };
         // A service that returns gets a higher generation than all its earlier ones, and clears of a
         // paused pool are no events.
-        if clear.generation <= *last {
-            let message = format!(
-                "the pool of server {id} goes from generation {last} to {}",
-                clear.generation
-            );
-            return Err(Oracle::Sequence.violated(at, message));
-        }
+        Oracle::Sequence.ensure(at, clear.generation > *last, || {
+            format!("the pool of server {id} goes from generation {last} to {}", clear.generation)
+        })?;
         *last = clear.generation;
         server.commands.push(PoolCall::Clear(clear.clone()));
         if clear.service_id.is_some() {
             return Ok(());
         }
-        if !std::mem::take(&mut server.ready) {
-            let message = format!("the pool of server {id} is cleared while it is paused");
-            return Err(Oracle::Pools.violated(at, message));
-        }
+        Oracle::Pools.ensure(at, std::mem::take(&mut server.ready), || {
+            format!("the pool of server {id} is cleared while it is paused")
+        })?;
         server.clear_pending = false;
-        if server.description.as_ref().is_some_and(|server| server.server_type.is_available()) {
-            let message =
-                format!("F-64: the pool of server {id} is cleared, but the server is not Unknown");
-            return Err(Oracle::Pools.violated(at, message));
-        }
-        Ok(())
+        let known = server.description.as_ref().is_some_and(|own| own.server_type.is_available());
+        Oracle::Pools.ensure(at, !known, || {
+            format!("F-64: the pool of server {id} is cleared, but the server is not Unknown")
+        })
     }
 
     fn started(&mut self, heartbeat: &Heartbeat) -> Result<(), Violation> {
         let (at, id) = (self.at, heartbeat.server);
         let server = self.server(id)?;
         let number = heartbeat.connection.driver;
-        if let Some(running) = server.heartbeat.replace(heartbeat.clone()) {
-            let message = format!(
-                "P6: a check of {} starts while another one is running: {running:?}",
-                heartbeat.address
-            );
-            return Err(Oracle::Cadence.violated(at, message));
-        }
-        if number < server.connection {
-            let message =
-                format!("connection {number} is used after connection {}", server.connection);
-            return Err(Oracle::Heartbeats.violated(at, message));
-        }
+        let running = server.heartbeat.replace(heartbeat.clone());
+        Oracle::Cadence.ensure(at, running.is_none(), || {
+            format!("P6: a check starts while another one is running: {heartbeat:?}, {running:?}")
+        })?;
+        Oracle::Heartbeats.ensure(at, number >= server.connection, || {
+            format!("connection {number} is used after connection {}", server.connection)
+        })?;
         server.connection = number;
         Ok(())
     }
@@ -433,10 +416,9 @@ impl Audit {
             started.awaited == heartbeat.awaited
                 && started.connection.driver == heartbeat.connection.driver
         });
-        if !check_pairs {
-            let message = format!("J-31: {heartbeat:?} ends, but {started:?} was started");
-            return Err(Oracle::Heartbeats.violated(at, message));
-        }
+        Oracle::Heartbeats.ensure(at, check_pairs, || {
+            format!("J-31: {heartbeat:?} ends, but {started:?} was started")
+        })?;
         Ok(server)
     }
 
@@ -444,17 +426,17 @@ impl Audit {
     fn end(&self, calls: &[(ServerId, PoolCall)]) -> Result<(), Violation> {
         let is_empty = self.topology.servers().is_empty()
             && self.topology.topology_type() == TopologyType::Unknown;
-        self.ensure(is_empty, Oracle::Continuity, || {
+        Oracle::Continuity.ensure(self.at, is_empty, || {
             format!("J-20: the topology is not empty when it is closed: {}", self.topology)
         })?;
         for (id, server) in &self.servers {
-            self.ensure(!server.open, Oracle::Continuity, || {
+            Oracle::Continuity.ensure(self.at, !server.open, || {
                 format!("server {id} has no ServerClosed event")
             })?;
-            self.ensure(server.heartbeat.is_none(), Oracle::Heartbeats, || {
+            Oracle::Heartbeats.ensure(self.at, server.heartbeat.is_none(), || {
                 format!("J-31: a check of server {id} has no end")
             })?;
-            self.ensure(!server.clear_pending, Oracle::Pools, || {
+            Oracle::Pools.ensure(self.at, !server.clear_pending, || {
                 format!("F-50: server {id} failed, but its pool was not cleared")
             })?;
             let received = calls.iter().filter(|(server, _)| server == id);
@@ -464,7 +446,7 @@ impl Audit {
                 let PoolCall::Clear(clear) = call else { continue };
                 if clear.service_id.is_none() {
                     let last = std::mem::replace(&mut generation, clear.generation);
-                    self.ensure(generation == last.next(), Oracle::Sequence, || {
+                    Oracle::Sequence.ensure(self.at, generation == last.next(), || {
                         format!(
                             "the pool of server {id} goes from generation {last} to {generation}"
                         )
@@ -476,7 +458,7 @@ impl Audit {
             let received: Vec<_> = received.into_iter().filter(|call| !is_silent(call)).collect();
             let mut expected: Vec<&PoolCall> = server.commands.iter().collect();
             expected.push(&PoolCall::Close);
-            self.ensure(received == expected, Oracle::Pools, || {
+            Oracle::Pools.ensure(self.at, received == expected, || {
                 format!(
                     "the pool of server {id} received {received:?}, but the events are {expected:?}"
                 )

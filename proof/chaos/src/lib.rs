@@ -30,8 +30,8 @@
 //! Half of the seeds leave out some kinds of faults, because some states can only be reached if the
 //! faults that would end them do not occur. A run also records which situations it reached
 //! ([`coverage::Coverage`]): the cells of the specification's table of topology and server types,
-//! every event, every input and output, every kind of error, and every reason for a departure, a failure or a
-//! closed connection. Together, 10,000 seeds must reach all of them.
+//! every event, every input and output, every kind of error, and every reason for a departure, a
+//! failure or a closed connection. Together, 10,000 seeds must reach all of them.
 //!
 //! Half of the seeds also disturb the simulation ([`Sim::disturb`](sdam_sim::runtime::Sim::disturb)):
 //! reads and writes are partial, timers are late, tasks are polled without a reason, and ready tasks
@@ -43,9 +43,7 @@ pub mod coverage;
 pub mod plan;
 pub mod regression;
 pub mod run;
-pub mod shrink;
 pub mod silent;
-pub mod timeline;
 
 mod load;
 mod oracle;

@@ -184,14 +184,11 @@ impl Application {
                 *lock(&self.record.watched) = None;
                 return;
             };
-            if snapshot.version() <= last {
-                let message = format!(
-                    "snapshot version {} was published after version {last}",
-                    snapshot.version()
-                );
-                self.record.violated(Oracle::Freshness, message);
-            }
-            last = snapshot.version();
+            let version = snapshot.version();
+            self.record.ensure(version > last, Oracle::Freshness, || {
+                format!("snapshot version {version} was published after version {last}")
+            });
+            last = version;
             *lock(&self.record.watched) = Some(last);
         }
     }
@@ -231,11 +228,10 @@ pub(crate) async fn wait_for(
     match &outcome {
         Ok(selected) => {
             lock(&record.counts).selected += 1;
-            if request.is_suitable(selected.topology_type(), selected.server_type()) == Some(false)
-            {
-                let message = format!("{selected:?} for {}", request.criteria);
-                record.violated(Oracle::Selection, message);
-            }
+            let is_suitable = request.is_suitable(selected.topology_type(), selected.server_type());
+            record.ensure(is_suitable != Some(false), Oracle::Selection, || {
+                format!("{selected:?} for {}", request.criteria)
+            });
         }
         Err(SelectionError::Timeout(_)) => {
             lock(&record.counts).timed_out += 1;
@@ -244,18 +240,14 @@ pub(crate) async fn wait_for(
                 let stalls = lock(&record.stalls);
                 stalls.fires(deadline)..=stalls.fires(deadline + record.lateness)
             };
-            if !due.contains(&now) {
-                let message = format!("a selection timed out at {now:?} instead of {due:?}");
-                record.violated(Oracle::Waiters, message);
-            }
+            record.ensure(due.contains(&now), Oracle::Waiters, || {
+                format!("a selection timed out at {now:?} instead of {due:?}")
+            });
         }
         Err(SelectionError::Closed) => {
-            if !topology.snapshot().is_closed() {
-                record.violated(
-                    Oracle::Waiters,
-                    "a selection failed because the topology is closed, but it is open",
-                );
-            }
+            record.ensure(topology.snapshot().is_closed(), Oracle::Waiters, || {
+                "a selection failed because the topology is closed, but it is open".into()
+            });
         }
         Err(error) if request.may_fail_with(error) => {}
         Err(error) => record.violated(Oracle::Selection, error.to_string()),

@@ -15,11 +15,9 @@ use std::{
 
 use sdam_chaos::{
     plan::{Kind, Plan},
-    regression,
+    regression::{self, shrink, timeline},
     run::{Failure, Stats, run, run_and_hash, run_twice},
-    shrink::shrink,
     silent,
-    timeline::timeline,
 };
 use sdam_core::options::Detector;
 

@@ -25,7 +25,7 @@ use sdam_events::{
     replay::replay_to,
     sink::{EventSink, Interest},
 };
-use sdam_model::election::violation;
+use sdam_model::oracle::election;
 use sdam_sim::{
     oracle::{Oracle, Violation},
     runtime::Sim,
@@ -43,11 +43,7 @@ pub(crate) fn check_elections(events: &[Event]) -> Result<(), Violation> {
         let EventKind::TopologyDescriptionChanged { previous, new } = &event.kind else {
             continue;
         };
-        if new.servers().is_empty() {
-            // The topology was closed, or has no servers left.
-            continue;
-        }
-        if let Some(reason) = violation(previous, new) {
+        if let Some(reason) = election(previous, new) {
             let message = format!("{reason}: {previous} becomes {new}");
             return Err(Oracle::Election.violated(event.at, message));
         }
@@ -125,8 +121,7 @@ pub(crate) fn check_silence(
     let mut count = 0;
     for Event { at, kind, .. } in events {
         let ensure = |right: bool, server: ServerId, what: &str| {
-            let violation = || Oracle::Silence.violated(*at, format!("server {server} {what}"));
-            if right { Ok(()) } else { Err(violation()) }
+            Oracle::Silence.ensure(*at, right, || format!("server {server} {what}"))
         };
         match kind {
             EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
@@ -195,11 +190,9 @@ pub(crate) fn check_look_ups(plan: &Plan, sim: &Sim) -> Result<(), Violation> {
     let elapsed = sim.now().since(Instant::EPOCH).as_nanos();
     let max = 1 + elapsed / interval.as_nanos();
     let there = sim.dns().lookups(SRV_NAME);
-    if u128::from(there) > max {
-        let message = format!("SRV records were looked up {there} times, allowed are {max}");
-        return Err(Oracle::Cadence.violated(sim.now(), message));
-    }
-    Ok(())
+    Oracle::Cadence.ensure(sim.now(), u128::from(there) <= max, || {
+        format!("SRV records were looked up {there} times, allowed are {max}")
+    })
 }
 
 /// Checks that every failed check failed at a stage at which an error is possible, given the

@@ -236,10 +236,9 @@ impl PoolFactory for RecordingPools {
     fn create(&self, context: PoolContext) -> RecordingPool {
         let server = context.server;
         let before = lock(&self.record.pools).open.insert(server, PoolState::default());
-        if before.is_some() {
-            let message = format!("a second pool is created for server {server}");
-            self.record.violated(Oracle::Pools, message);
-        }
+        self.record.ensure(before.is_none(), Oracle::Pools, || {
+            format!("a second pool is created for server {server}")
+        });
         let connecting = self.connecting.as_ref().map(|pools| pools.create(context));
         lock(&self.record.connecting).extend(connecting.clone());
         RecordingPool { server, record: Arc::clone(&self.record), connecting }
@@ -263,34 +262,26 @@ impl RecordingPool {
 
 impl PoolHandle for RecordingPool {
     fn ready(&self) {
-        if self.is_published() == Some(true) {
-            let message =
-                format!("F-62: server {} is published before its pool is ready", self.server);
-            self.record.violated(Oracle::Pools, message);
-        }
+        self.record.ensure(self.is_published() != Some(true), Oracle::Pools, || {
+            format!("F-62: server {} is published before its pool is ready", self.server)
+        });
         self.record_call(PoolCall::Ready);
         if let Some(state) = lock(&self.record.pools).open.get_mut(&self.server) {
             state.ready = true;
         }
-        if let Some(pool) = &self.connecting {
-            pool.ready();
-        }
+        self.connecting.iter().for_each(Pool::ready);
     }
 
     fn prepare(&self) {
-        if let Some(pool) = &self.connecting {
-            pool.prepare();
-        }
+        self.connecting.iter().for_each(Pool::prepare);
     }
 
     fn clear(&self, clear: &PoolClear) {
-        if clear.service_id.is_none() && self.is_published() == Some(true) {
-            let message = format!(
-                "F-64: the pool of server {} is cleared before the failure is published",
-                self.server
-            );
-            self.record.violated(Oracle::Pools, message);
-        }
+        let is_right = clear.service_id.is_some() || self.is_published() != Some(true);
+        self.record.ensure(is_right, Oracle::Pools, || {
+            let server = self.server;
+            format!("F-64: the pool of server {server} is cleared before the failure is published")
+        });
         self.record_call(PoolCall::Clear(clear.clone()));
         if let Some(service) = clear.service_id {
             if self.connecting.is_none()
@@ -302,20 +293,16 @@ impl PoolHandle for RecordingPool {
             state.ready = false;
             state.generation = clear.generation;
         }
-        if let Some(pool) = &self.connecting {
-            pool.clear(clear);
-        }
+        self.connecting.iter().for_each(|pool| pool.clear(clear));
     }
 
     fn close(&self) {
         self.record_call(PoolCall::Close);
-        if lock(&self.record.pools).open.remove(&self.server).is_none() {
-            let message = format!("the pool of server {} is closed twice", self.server);
-            self.record.violated(Oracle::Pools, message);
-        }
-        if let Some(pool) = &self.connecting {
-            pool.close();
-        }
+        let closed = lock(&self.record.pools).open.remove(&self.server);
+        self.record.ensure(closed.is_some(), Oracle::Pools, || {
+            format!("the pool of server {} is closed twice", self.server)
+        });
+        self.connecting.iter().for_each(Pool::close);
     }
 
     fn background(&self) -> Option<Task> {

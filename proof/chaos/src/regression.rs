@@ -1,6 +1,7 @@
-//! Stored failures, each in a file of its own. If the file contains `access plain`, the run uses
-//! neither TLS nor a proxy, regardless of its seed. With `disturbed on`, the
-//! simulation is disturbed.
+//! Plans that fail: the smallest one, the timeline of its failure, and its file.
+//!
+//! A run whose file contains `access plain` uses neither TLS nor a proxy, regardless of its seed.
+//! With `disturbed on`, the simulation is disturbed.
 //!
 //! ```text
 //! # P9-waiters at 12.5s: a selection of write operation is waiting, but ...
@@ -13,14 +14,22 @@
 //! ```
 
 use std::{
-    fmt, fs, io,
+    fmt::{self, Write as _},
+    fs, io,
     path::{Path, PathBuf},
     str::FromStr,
+    time::Duration,
+};
+
+use sdam_core::{deployment::Input, event::EventKind, time::Instant};
+use sdam_sim::{
+    oracle::Oracle,
+    scenario::{ParseScenarioError, Scenario},
 };
 
 use crate::{
     plan::{Access, Plan},
-    run::Failure,
+    run::{Failure, run},
 };
 
 /// A stored plan that once failed.
@@ -82,9 +91,7 @@ impl FromStr for Regression {
         let (Some(seed), Some(kind)) = (seed, kind) else {
             return Err("the lines `seed NUMBER` and `scenario NAME` are required".into());
         };
-        let scenario = steps
-            .parse()
-            .map_err(|error: sdam_sim::scenario::ParseScenarioError| error.to_string())?;
+        let scenario = steps.parse().map_err(|error: ParseScenarioError| error.to_string())?;
         let mut plan = Plan::new(seed, kind).with_scenario(scenario);
         plan.load = load;
         plan.disturbance = disturbed.then_some(seed);
@@ -131,6 +138,158 @@ pub fn keep(plan: &Plan, failure: &Failure) -> io::Result<PathBuf> {
     let regression = Regression { plan: plan.clone(), about: failure.violation.to_string() };
     fs::write(&path, regression.to_string())?;
     Ok(path)
+}
+
+/// The maximum number of runs for minimizing a plan.
+const BUDGET: u32 = 400;
+
+/// Returns a plan with as few faults as possible that violates the same invariant as `plan`, and
+/// its failure.
+///
+/// Steps are removed in halves, quarters and so on, as long as the invariant is still violated.
+pub fn shrink(plan: &Plan, failure: Box<Failure>) -> (Plan, Box<Failure>) {
+    let mut shrinker =
+        Shrinker { oracle: failure.violation.oracle, plan: plan.clone(), failure, budget: BUDGET };
+    let mut calm = plan.clone();
+    calm.disturbance = None;
+    shrinker.accept(calm);
+    let mut idle = shrinker.plan.clone();
+    idle.load = false;
+    shrinker.accept(idle);
+    // SRV records are kept, because some faults prevent only clients without SRV records from
+    // recovering.
+    if !plan.access.srv {
+        let mut direct = shrinker.plan.clone();
+        direct.access = Access::PLAIN;
+        shrinker.accept(direct);
+    }
+    let mut chunk = plan.scenario.steps.len().max(1);
+    loop {
+        let mut at = 0;
+        while at < shrinker.plan.scenario.steps.len() {
+            if !shrinker.without(at, chunk) {
+                at += chunk;
+            }
+        }
+        if chunk == 1 || shrinker.budget == 0 {
+            return (shrinker.plan, shrinker.failure);
+        }
+        chunk = chunk.div_ceil(2);
+    }
+}
+
+struct Shrinker {
+    oracle: Oracle,
+    plan: Plan,
+    failure: Box<Failure>,
+    budget: u32,
+}
+
+impl Shrinker {
+    /// Removes `count` steps, starting at `at`, if the plan still fails without them. Returns
+    /// whether the steps were removed.
+    fn without(&mut self, at: usize, count: usize) -> bool {
+        let mut steps = self.plan.scenario.steps.clone();
+        steps.drain(at..(at + count).min(steps.len()));
+        let plan = self.plan.with_scenario(Scenario { steps });
+        self.accept(plan)
+    }
+
+    fn accept(&mut self, plan: Plan) -> bool {
+        let Some(left) = self.budget.checked_sub(1) else {
+            return false;
+        };
+        self.budget = left;
+        match run(&plan) {
+            Err(failure) if failure.violation.oracle == self.oracle => {
+                self.plan = plan;
+                self.failure = failure;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Formats what happened before and just after the violation, in order of time: faults, actions of
+/// applications, and published events.
+pub fn timeline(plan: &Plan, failure: &Failure) -> String {
+    let mut lines: Vec<(Instant, u8, String)> = Vec::new();
+    for (at, step) in &plan.scenario.steps {
+        lines.push((Instant::EPOCH + *at, 0, format!("!! {step}")));
+    }
+    for (at, note) in &failure.notes {
+        lines.push((*at, 1, format!("-- {note}")));
+    }
+    for event in &failure.events {
+        if let Some(line) = line(&event.kind) {
+            lines.push((event.at, 2, format!("   {line}")));
+        }
+    }
+    let violation = &failure.violation;
+    lines.push((violation.at, 3, format!("** {}", violation.message)));
+    // The lines of each kind are already in order. The stable sort preserves that order.
+    lines.sort_by_key(|(at, kind, _)| (*at, *kind));
+    let mut text = format!("seed {} ({}): {plan}\n", plan.seed, plan.kind);
+    for (at, _, line) in lines {
+        let at: Duration = at.since(Instant::EPOCH);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:>11.6} {line}", at.as_secs_f64());
+    }
+    text
+}
+
+fn line(kind: &EventKind) -> Option<String> {
+    Some(match kind {
+        EventKind::TopologyDescriptionChanged { new, .. } => {
+            let servers = new.servers().iter();
+            let servers: Vec<String> = servers
+                .map(|server| format!("{}={}", server.address, server.server_type))
+                .collect();
+            let election = new.max_election();
+            format!("topology {} {} {election}", new.topology_type(), servers.join(" "))
+        }
+        EventKind::ServerDescriptionChanged { previous, new } => {
+            let error = new.error.as_ref();
+            let error = error.map_or_else(String::new, |error| format!(" ({error:#})"));
+            let (before, after) = (previous.server_type, new.server_type);
+            format!("server {} {} {before} -> {after}{error}", new.id, new.address)
+        }
+        EventKind::ServerHeartbeatStarted(heartbeat) => {
+            let awaited = if heartbeat.awaited { ", awaited" } else { "" };
+            format!(
+                "check of {} starts on #{}{awaited}",
+                heartbeat.address, heartbeat.connection.driver
+            )
+        }
+        EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
+            format!("check of {} succeeds", heartbeat.address)
+        }
+        EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
+            format!("check of {} fails: {failure:#}", heartbeat.address)
+        }
+        EventKind::PoolCleared { server, clear, .. } => {
+            format!("pool of {server} cleared, generation {}", clear.generation)
+        }
+        EventKind::Input(own) => match &own.input {
+            Input::Deserted { server } => format!("the task of {server} was dropped"),
+            _ => return None,
+        },
+        EventKind::RttMeasured { .. } => return None,
+        EventKind::ServerSelectionWaiting { selection, remaining, .. } => {
+            format!("waits for {} up to {remaining:?}", selection.selector)
+        }
+        EventKind::ServerSelectionSucceeded { selection, address, .. } => {
+            format!("selects {address} for {}", selection.selector)
+        }
+        EventKind::ServerSelectionFailed { selection, reason, .. } => {
+            format!("{}: {}", selection.selector, reason.as_str())
+        }
+        other => match other.address() {
+            Some(address) => format!("{} {address}", other.name().as_str()),
+            None => other.name().as_str().to_owned(),
+        },
+    })
 }
 
 #[cfg(test)]

@@ -175,10 +175,9 @@ fn run_in_simulation(
     for (what, left) in
         [("tasks", sim.tasks()), ("connections", sim.connections()), ("timers", sim.timers())]
     {
-        if left > 0 {
-            let message = format!("{left} {what} are left after the topology was closed");
-            return Err(Oracle::Leaks.violated(sim.now(), message));
-        }
+        Oracle::Leaks.ensure(sim.now(), left == 0, || {
+            format!("{left} {what} are left after the topology was closed")
+        })?;
     }
     let events = lock(&record.events).clone();
     oracle::check_traffic(plan.access, &sim)?;
@@ -431,12 +430,12 @@ async fn finish(
                 let waiting = load::wait_for(&topology, record, &*clock, &request, timeout);
                 if plan.shape == Shape::ReplicaSet {
                     let (outcome, ()) = join(waiting, topology.close()).await;
-                    if !matches!(outcome, Err(SelectionError::Closed)) {
-                        let message = format!(
+                    let is_closed = matches!(outcome, Err(SelectionError::Closed));
+                    record.ensure(is_closed, Oracle::Close, || {
+                        format!(
                             "a selection during the close returned {outcome:?}, expected Closed"
-                        );
-                        record.violated(Oracle::Close, message);
-                    }
+                        )
+                    });
                 } else {
                     topology.close().await;
                 }
@@ -464,10 +463,9 @@ async fn finish(
         clock.sleep_until(sim.now() + Duration::from_secs(1)).await;
     }
     let unended = record.detach().map_or(0, |topology| topology.events().dropped());
-    if unended > 0 && took < patience {
-        let message = format!("closing waited only {took:?} for {unended} connections");
-        return Err(Oracle::Close.violated(sim.now(), message));
-    }
+    Oracle::Close.ensure(sim.now(), unended == 0 || took >= patience, || {
+        format!("closing waited only {took:?} for {unended} connections")
+    })?;
     lock(&record.counts).unended += unended;
     Ok(())
 }

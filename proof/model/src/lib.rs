@@ -7,7 +7,6 @@
 //! the fuzz target `deployment` takes random steps.
 
 pub mod alphabet;
-pub mod election;
 pub mod oracle;
 pub mod search;
 pub mod start;

@@ -1,18 +1,16 @@
 //! Invariants of descriptions, events, pools and the order of outputs.
 
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
 use sdam_core::{
     deployment::{Deployment, Output, Outputs, Role},
     error::{ErrorKind, Stage},
     event::EventKind,
-    ids::{Generation, ServerId},
+    ids::{ElectionTuple, Generation, ServerId},
     pool::PoolClear,
     server::{ServerDescription, ServerType},
     topology::{TopologyDescription, TopologyType},
 };
-
-use crate::election;
 
 /// The published descriptions before and after a step.
 pub(crate) struct Change<'w> {
@@ -198,9 +196,7 @@ pub(crate) fn events(
                 ensure(previous != new, || {
                     format!("J-18: an event changes the topology {new} to the same value")
                 })?;
-                if let Some(reason) =
-                    election::violation(previous, new).filter(|_| !new.servers().is_empty())
-                {
+                if let Some(reason) = election(previous, new) {
                     return Err(format!("P2: {reason}"));
                 }
                 *reported = Arc::clone(new);
@@ -315,6 +311,67 @@ pub fn check_pool(
             || error.code() == Some(91)
     });
     ensure(!(ready && failed), || format!("P3: {server} failed, but its pool is ready"))
+}
+
+/// The wire version (MongoDB 6.0) from which election IDs are compared before set versions.
+const ELECTION_FIRST: i32 = 17;
+
+/// Checks that the newest known election is only replaced by a newer one (P2), unless the topology
+/// was closed or has no servers left. Returns a description of the violation.
+pub fn election(previous: &TopologyDescription, new: &TopologyDescription) -> Option<String> {
+    if new.servers().is_empty() {
+        return None;
+    }
+    let (old, max) = (previous.max_election(), new.max_election());
+    let Some(primary) = new.primary() else {
+        let regressed = max.election_id < old.election_id && max.set_version < old.set_version;
+        return regressed.then(|| format!("max_election goes back from {old} to {max}"));
+    };
+    if previous.primary().is_some_and(|before| before == primary) {
+        return (old != max)
+            .then(|| format!("max_election changes from {old} to {max} without a new primary"));
+    }
+    if new.topology_type() == TopologyType::Single {
+        return None;
+    }
+    if !is_newest(old, primary) {
+        let own = primary.election;
+        return Some(format!(
+            "the primary {} has election {own}, but the newer {old} is known",
+            primary.address
+        ));
+    }
+    let expected = merged(old, primary);
+    (max != expected).then(|| format!("max_election is {max}, expected {expected}"))
+}
+
+/// Returns whether `primary` was elected in the newest known election or a later one, by the rule
+/// for its server version.
+pub fn is_newest(max: ElectionTuple, primary: &ServerDescription) -> bool {
+    let own = primary.election;
+    let order = if primary.wire_versions.max >= ELECTION_FIRST {
+        (own.election_id, own.set_version).cmp(&(max.election_id, max.set_version))
+    } else if let (Some(_), Some(_), Some(_), Some(_)) =
+        (own.election_id, own.set_version, max.election_id, max.set_version)
+    {
+        (own.set_version, own.election_id).cmp(&(max.set_version, max.election_id))
+    } else {
+        Ordering::Equal
+    };
+    order.is_ge()
+}
+
+/// Returns the newest known election after `primary` has been accepted.
+fn merged(max: ElectionTuple, primary: &ServerDescription) -> ElectionTuple {
+    let own = primary.election;
+    if primary.wire_versions.max >= ELECTION_FIRST {
+        return own;
+    }
+    let both = own.election_id.is_some() && own.set_version.is_some();
+    ElectionTuple {
+        election_id: if both { own.election_id } else { max.election_id },
+        set_version: max.set_version.max(own.set_version),
+    }
 }
 
 pub(crate) fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {

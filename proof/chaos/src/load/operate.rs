@@ -73,15 +73,15 @@ impl Application {
                 Some(service) => self.topology.reporter(server).generation(Some(service)),
                 None => self.record.pool(server).map(|pool| pool.generation),
             };
-            if current.is_some_and(|current| connection.generation() < current) {
-                let message = format!("{connection:?} of an old generation was handed out");
-                self.record.violated(Oracle::Pools, message);
-            }
+            let is_current = current.is_none_or(|current| connection.generation() >= current);
+            self.record.ensure(is_current, Oracle::Pools, || {
+                format!("{connection:?} of an old generation was handed out")
+            });
             let number = (server, connection.id().driver);
-            if lock(&self.record.out_of_step).contains(&number) {
-                let message = format!("{connection:?} is out of step, and was handed out");
-                self.record.violated(Oracle::Replies, message);
-            }
+            let is_in_step = !lock(&self.record.out_of_step).contains(&number);
+            self.record.ensure(is_in_step, Oracle::Replies, || {
+                format!("{connection:?} is out of step, and was handed out")
+            });
             match self.rng.below(8) {
                 0 => connection.pin(Pin::Cursor),
                 1 => connection.pin(Pin::Transaction),
@@ -160,12 +160,11 @@ impl Application {
         let mut checking_out = pin!(checking_out);
         let outcome = select(checking_out.as_mut(), give_up).await;
         let now = self.clock.now();
-        if now > latest + lock(&self.record.stalls).between(began, now) {
+        let is_in_time = now <= latest + lock(&self.record.stalls).between(began, now);
+        self.record.ensure(is_in_time, Oracle::Waiters, || {
             let took = now.since(began);
-            let message =
-                format!("a check-out of {pool:?} had to end by {latest:?}, but took {took:?}");
-            self.record.violated(Oracle::Waiters, message);
-        }
+            format!("a check-out of {pool:?} had to end by {latest:?}, but took {took:?}")
+        });
         match outcome {
             Either::Left((Ok(connection), _)) => Some(connection),
             Either::Left((Err(error), _)) => {

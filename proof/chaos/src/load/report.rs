@@ -120,13 +120,11 @@ impl Application {
         if let Err(error) = self.topology.reporter(server).handle_handshake(generation, &**reply) {
             self.record.violated(Oracle::Errors, error.to_string());
         }
-        if generation < pool.generation && self.topology.snapshot().version() != before {
-            let message = format!(
-                "a handshake of generation {generation}, older than {}, changed the topology",
-                pool.generation
-            );
-            self.record.violated(Oracle::Errors, message);
-        }
+        let current = pool.generation;
+        let counts = generation >= current || self.topology.snapshot().version() == before;
+        self.record.ensure(counts, Oracle::Errors, || {
+            format!("a handshake of generation {generation} of {current} changed the topology")
+        });
     }
 
     fn report_error(&mut self, server: ServerId) {

@@ -49,10 +49,9 @@ pub(crate) fn check_end(record: &RunRecord, now: Instant) -> Result<(), Violatio
     for pool in &*lock(&record.connecting) {
         let stats = pool.stats();
         let left = stats.idle + stats.in_use + stats.pending + stats.waiting;
-        if left > 0 || stats.is_ready {
-            let message = format!("a pool is not empty after it was closed: {stats:?}");
-            return Err(Oracle::Leaks.violated(now, message));
-        }
+        Oracle::Leaks.ensure(now, left == 0 && !stats.is_ready, || {
+            format!("a pool is not empty after it was closed: {stats:?}")
+        })?;
     }
     Ok(())
 }
@@ -67,13 +66,12 @@ pub(crate) fn check_events(events: &[Event], unended: u64) -> Result<(), Violati
         let step = match &event.kind {
             EventKind::TopologyClosed => {
                 let left = connections.len() as u64 + started.values().sum::<u64>();
-                if left != unended {
-                    let message = format!(
+                Oracle::Close.ensure(event.at, left == unended, || {
+                    format!(
                         "J-26: {unended} ends count as dropped, but these are missing: \
                          connections {connections:?}, check-outs {started:?}"
-                    );
-                    return Err(Oracle::Close.violated(event.at, message));
-                }
+                    )
+                })?;
                 continue;
             }
             EventKind::ConnectionCreated { server, connection, .. } => {

@@ -18,7 +18,7 @@ use sdam_sim::{
 };
 
 use crate::plan::{Plan, SRV_NAME, Shape, first};
-use sdam_model::election::is_newest;
+use sdam_model::oracle::is_newest;
 
 /// The part of the deployment's true state that clients can see.
 #[derive(Clone, Debug, PartialEq)]

@@ -139,10 +139,9 @@ async fn filled(sim: &Sim, record: &RunRecord, clock: &dyn Clock) -> Result<(), 
         let Some(short) = short else {
             return Ok(());
         };
-        if sim.now() >= until {
-            let message = format!("{short:?} has too few connections: {:?}", short.stats());
-            return Err(Oracle::Pools.violated(sim.now(), message));
-        }
+        Oracle::Pools.ensure(sim.now(), sim.now() < until, || {
+            format!("{short:?} has too few connections: {:?}", short.stats())
+        })?;
         clock.sleep_until(sim.now() + Duration::from_millis(100)).await;
     }
 }

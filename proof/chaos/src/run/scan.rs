@@ -76,10 +76,10 @@ impl Client<'_> {
             Ok(selected) => {
                 lock(&self.record.counts).selected += 1;
                 let server_type = selected.server_type();
-                if request.is_suitable(selected.topology_type(), server_type) == Some(false) {
-                    let message = format!("{server_type} for {}", request.criteria);
-                    self.record.violated(Oracle::Selection, message);
-                }
+                let is_suitable = request.is_suitable(selected.topology_type(), server_type);
+                self.record.ensure(is_suitable != Some(false), Oracle::Selection, || {
+                    format!("{server_type} for {}", request.criteria)
+                });
             }
             Err(SelectionError::Timeout(_)) => {
                 lock(&self.record.counts).timed_out += 1;
@@ -87,13 +87,11 @@ impl Client<'_> {
                 // If the timeout is too short for a scan that is due, the selection fails even if a
                 // suitable server is known (Server Selection: "Single-threaded server selection").
                 let too_short = timeout < MIN_HEARTBEAT_FREQUENCY + self.record.lateness;
-                if !too_short && request.has_suitable_server(&description) == Some(true) {
-                    let message = format!(
-                        "a selection of {} timed out, although {description} has a suitable server",
-                        request.criteria
-                    );
-                    self.record.violated(Oracle::Waiters, message);
-                }
+                let may_fail = too_short || request.has_suitable_server(&description) != Some(true);
+                self.record.ensure(may_fail, Oracle::Waiters, || {
+                    let criteria = &request.criteria;
+                    format!("a selection of {criteria} timed out in spite of {description}")
+                });
             }
             Err(error) if request.may_fail_with(&error) => {}
             Err(error) => self.record.violated(Oracle::Selection, error.to_string()),
