@@ -271,25 +271,44 @@ fn commands(kinds: ServerKind) -> Vec<Case> {
         cases.push(case("insert retryable", [plain(retryable.clone())]));
     }
     if kinds == ServerKind::Primary {
-        let data = doc! {
-            "failCommands": ["insert"],
-            "writeConcernError": { "code": 91, "errmsg": "waiting failed" },
-        };
-        let on = doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
-        let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
-        cases
-            .push(case("insert without its concern", [ask(on), plain(insert()), ask(off.clone())]));
-        for (name, failure) in [
-            ("insert failed", doc! { "errorCode": 91 }),
-            ("insert failed for good", doc! { "errorCode": 2 }),
-            ("insert failed without labels", doc! { "errorCode": 91, "errorLabels": [] }),
+        let concern = doc! { "code": 91, "errmsg": "waiting failed" };
+        for (name, failure, request) in [
+            ("insert without its concern", doc! { "writeConcernError": concern }, insert()),
+            ("insert failed", doc! { "errorCode": 91 }, retryable.clone()),
+            ("insert failed for good", doc! { "errorCode": 2 }, retryable.clone()),
+            (
+                "insert failed without labels",
+                doc! { "errorCode": 91, "errorLabels": [] },
+                retryable,
+            ),
         ] {
-            let mut data = doc! { "failCommands": ["insert"] };
-            data.extend(failure);
-            let on =
-                doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
-            cases.push(case(name, [ask(on), plain(retryable.clone()), ask(off.clone())]));
+            cases.push(case(
+                name,
+                [fail_once(&["insert"], failure), plain(request), fail_no_more()],
+            ));
         }
+    }
+    if kinds != ServerKind::Secondary {
+        let changes = doc! { "$set": { "m": "x" }, "$inc": { "n": 4 } };
+        let steps = [
+            doc! {
+                "insert": "data",
+                "documents": [{ "_id": 1, "n": 1 }, { "_id": 2, "n": 1 }, { "_id": 1, "n": 9 }],
+                "ordered": false,
+            },
+            doc! { "update": "data", "updates": [{ "q": { "_id": 2 }, "u": changes }] },
+            doc! { "find": "data", "filter": { "n": { "$nin": [1, 9] } }, "sort": { "_id": -1 } },
+            doc! { "find": "data", "filter": { "n": 5_i64 } },
+            doc! { "distinct": "data", "key": "n", "query": {} },
+            doc! { "delete": "data", "deletes": [{ "q": {}, "limit": 1 }] },
+            doc! { "count": "data", "query": {} },
+            doc! { "delete": "data", "deletes": [{ "q": {}, "limit": 0 }] },
+        ];
+        let steps = steps.map(|mut step| {
+            step.insert("$db", "realism");
+            plain(step)
+        });
+        cases.push(case("insert and more", steps));
     }
     if kinds != ServerKind::Primary {
         cases.push(case("step down", [ask(doc! { "replSetStepDown": 60 })]));
@@ -379,92 +398,76 @@ fn application_names() -> Vec<Case> {
         ("fail no application", "hello", "other"),
     ];
     let cases = names.map(|(name, command, application)| {
-        let data = doc! {
-            "failCommands": ["hello", "isMaster"], "appName": "mine", "errorCode": 91,
-        };
-        let fail = doc! { "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data };
-        let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
+        let fail = fail("alwaysOn", HELLOS, doc! { "appName": "mine", "errorCode": 91 });
         let client = doc! {
             "application": { "name": application },
             "driver": { "name": "sdam", "version": "1" },
             "os": { "type": "Linux" },
         };
-        let greeting = doc! { command: 1, "client": client };
-        case(name, [fail, greeting, doc! { "hello": 1 }, off].map(ask))
+        let greeting = ask(doc! { command: 1, "client": client });
+        case(name, [fail, greeting, ask(doc! { "hello": 1 }), fail_no_more()])
     });
     cases.into()
 }
 
+const HELLOS: &[&str] = &["hello", "isMaster"];
+
+/// Returns the request that makes these commands fail as `failure` says.
+fn fail(mode: impl Into<Bson>, commands: &[&str], failure: Document) -> Step {
+    let mut data = doc! { "failCommands": commands };
+    data.extend(failure);
+    ask(doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data })
+}
+
+fn fail_once(commands: &[&str], failure: Document) -> Step {
+    fail(doc! { "times": 1 }, commands, failure)
+}
+
+fn fail_no_more() -> Step {
+    ask(doc! { "configureFailPoint": "failCommand", "mode": "off" })
+}
+
 fn fail_points() -> Vec<Case> {
     // Fail points work as in real servers (M-46).
-    let turn = |mode: Bson, data: Document| {
-        ask(doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data })
-    };
-    let on = |data: Document| turn(doc! { "times": 1 }.into(), data);
-    let always = |data: Document| turn("alwaysOn".into(), data);
-    let off = || ask(doc! { "configureFailPoint": "failCommand", "mode": "off" });
     let ping = || ask(doc! { "ping": 1 });
-    let error = |name, code: i32| {
-        let data = doc! { "failCommands": ["ping"], "errorCode": code };
-        case(name, [on(data), ping(), ping(), off()])
-    };
-    let failing = || doc! { "failCommands": ["ping", "configureFailPoint"], "errorCode": 6 };
-    let slowly = |error: Document| {
-        let millis = AWAIT.as_millis() as i64;
-        let mut data =
-            doc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": millis };
-        data.extend(error);
-        [on(data), ping(), off()]
-    };
-    vec![
-        case("fail always", [always(failing()), ping(), ping(), off(), ping()]),
-        case("fail later", [turn(doc! { "skip": 1 }.into(), failing()), ping(), ping(), off()]),
-        error("fail 10107", 10107),
-        error("fail 13435", 13435),
-        error("fail 11602", 11602),
-        error("fail 13436", 13436),
-        error("fail 189", 189),
-        error("fail 11600", 11600),
-        error("fail 91", 91),
-        error("fail 10058", 10058),
-        error("fail 6", 6),
-        error("fail 89", 89),
-        error("fail 18", 18),
-        error("fail 12345", 12345),
-        case(
-            "fail hello",
-            [
-                on(doc! { "failCommands": ["hello", "isMaster"], "errorCode": 91 }),
-                ask(doc! { "hello": 1 }),
-                ask(doc! { "hello": 1 }),
-                off(),
-            ],
-        ),
-        case(
-            "fail labels",
-            [
-                on(doc! { "failCommands": ["ping"], "errorCode": 189, "errorLabels": ["Foo"] }),
-                ping(),
-                off(),
-            ],
-        ),
-        case(
-            "fail write concern of what takes none",
-            [
-                on(doc! {
-                    "failCommands": ["ping"],
-                    "writeConcernError": { "code": 64, "errmsg": "waiting timed out" },
-                }),
-                ping(),
-                off(),
-            ],
-        ),
-        case("fail slowly", slowly(doc! {})),
-        case("fail slowly with an error", slowly(doc! { "errorCode": 91 })),
-        case(
-            "fail by closing",
-            [on(doc! { "failCommands": ["ping"], "closeConnection": true }), ping()],
-        ),
+    let once =
+        |name, failure| case(name, [fail_once(&["ping"], failure), ping(), ping(), fail_no_more()]);
+    let failing = |mode: Bson| fail(mode, &["ping", "configureFailPoint"], doc! { "errorCode": 6 });
+    let slow = || doc! { "blockConnection": true, "blockTimeMS": AWAIT.as_millis() as i64 };
+    let (mut slow_error, concern) = (slow(), doc! { "code": 64, "errmsg": "waiting timed out" });
+    slow_error.insert("errorCode", 91);
+    let always = failing("alwaysOn".into());
+    let later = failing(doc! { "skip": 1 }.into());
+    let hello = || ask(doc! { "hello": 1 });
+    let fail_hello = fail_once(HELLOS, doc! { "errorCode": 91 });
+    let close = fail_once(&["ping"], doc! { "closeConnection": true });
+    let mut cases = vec![
+        case("fail always", [always, ping(), ping(), fail_no_more(), ping()]),
+        case("fail later", [later, ping(), ping(), fail_no_more()]),
+        case("fail hello", [fail_hello, hello(), hello(), fail_no_more()]),
+        once("fail labels", doc! { "errorCode": 189, "errorLabels": ["Foo"] }),
+        once("fail write concern of what takes none", doc! { "writeConcernError": concern }),
+        once("fail slowly", slow()),
+        once("fail slowly with an error", slow_error),
+        case("fail by closing", [close, ping()]),
         case("fail point unknown", [ask(doc! { "configureFailPoint": "explode", "mode": "off" })]),
-    ]
+    ];
+    cases.extend(
+        [
+            ("fail 10107", 10107),
+            ("fail 13435", 13435),
+            ("fail 11602", 11602),
+            ("fail 13436", 13436),
+            ("fail 189", 189),
+            ("fail 11600", 11600),
+            ("fail 91", 91),
+            ("fail 10058", 10058),
+            ("fail 6", 6),
+            ("fail 89", 89),
+            ("fail 18", 18),
+            ("fail 12345", 12345),
+        ]
+        .map(|(name, code)| once(name, doc! { "errorCode": code })),
+    );
+    cases
 }

@@ -111,6 +111,11 @@ fn collect(fields: &mut BTreeMap<String, String>, prefix: &str, body: &Document)
             Bson::Array(items) if matches!(&*path, "hosts" | "passives" | "arbiters") => {
                 fields.insert(path, format!("Array of {}", items.len()));
             }
+            Bson::Array(items) if matches!(items.first(), Some(Bson::Document(_))) => {
+                for (index, item) in items.iter().filter_map(Bson::as_document).enumerate() {
+                    collect(fields, &format!("{path}.{index}."), item);
+                }
+            }
             _ if VOLATILE.contains(&&*path) => {
                 fields.insert(path, format!("{:?}", value.element_type()));
             }
