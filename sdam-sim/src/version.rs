@@ -170,12 +170,4 @@ mod tests {
             assert!(text.parse::<ServerVersion>().is_err(), "{text}");
         }
     }
-
-    #[test]
-    fn old_series_support_hello_from_a_late_release_on() {
-        assert!(ServerVersion::V4_2.supports_hello());
-        assert!(!ServerVersion::V4_2.patch(9).supports_hello());
-        assert!(!ServerVersion::V4_4.patch(1).supports_hello());
-        assert!(ServerVersion::V5_0.patch(0).supports_hello());
-    }
 }

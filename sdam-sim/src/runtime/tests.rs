@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use sdam_core::address::ServerAddress;
 use sdam_transport::spawn::Task;
 
 use super::*;
@@ -54,29 +53,6 @@ fn time_jumps_to_the_next_timer_and_dropped_timers_are_forgotten() {
 #[should_panic(expected = "deadlock at")]
 fn a_deadlock_panics() {
     sim(1).block_on(std::future::pending::<()>());
-}
-
-#[test]
-fn connections_open_and_network_faults_fail_them() {
-    let sim = sim(3);
-    let transport = sim.runtime().backend.transport;
-    let [a, b] = ["a", "b"].map(|host| ServerAddress::new(host, 27017));
-    let connection = sim.block_on(transport.connect(&a, None)).unwrap();
-    assert_eq!(sim.connections(), 1);
-    drop(connection);
-    assert_eq!(sim.connections(), 0);
-    sim.network().refuse(MemberId(1), true);
-    let error = sim.block_on(transport.connect(&b, None)).unwrap_err();
-    assert!(!error.is_timeout(), "{error}");
-    sim.dns().set_fault("a", Some(DnsFault::NoSuchName));
-    let error = sim.block_on(transport.connect(&a, None)).unwrap_err();
-    assert_eq!(error.stage(), sdam_core::error::Stage::Dns);
-    sim.network().heal();
-    sim.network().blackhole(MemberId(0), true);
-    let deadline = sim.now() + Duration::from_secs(2);
-    let error = sim.block_on(transport.connect(&a, Some(deadline))).unwrap_err();
-    assert!(error.is_timeout(), "{error}");
-    assert_eq!(sim.now(), deadline);
 }
 
 #[test]

@@ -82,7 +82,10 @@ net heal";
 fn scenarios_that_are_read_are_written_back() {
     let times = (0_u32..).map(|step| Duration::from_micros(333_333) * step);
     let lines = times.zip(EVERY_STEP.lines());
-    let text: String = lines.map(|(at, step)| format!("{}s {step}\n", seconds(at))).collect();
+    let mut text = String::new();
+    for (at, step) in lines {
+        text.extend([&*seconds(at), "s ", step, "\n"]);
+    }
     assert_eq!(text.parse::<Scenario>().unwrap().to_string(), text);
     for line in EVERY_STEP.lines() {
         assert_eq!(line.parse::<Step>().unwrap().to_string(), line);

@@ -51,25 +51,6 @@ fn a_killed_cursor_is_gone() {
 }
 
 #[test]
-fn find_and_modify_returns_the_document_of_before() {
-    let (mut fixture, connection) = fixture();
-    let modify = |change: Document| {
-        let mut command = doc! { "findAndModify": "c", "query": { "_id": 2 } };
-        command.extend(change);
-        command.insert("$db", "d");
-        command
-    };
-    let update = modify(doc! { "update": { "$set": { "x": 1 } } });
-    let reply = fixture.call(connection, &update);
-    assert_eq!(*reply.get_document("value").unwrap(), doc! { "_id": 2 });
-    let reply = fixture.call(connection, &modify(doc! { "remove": true }));
-    assert_eq!(*reply.get_document("value").unwrap(), doc! { "_id": 2, "x": 1 });
-    let distinct = doc! { "distinct": "c", "key": "_id", "$db": "d" };
-    let reply = fixture.call(connection, &distinct);
-    assert_eq!(reply.get_array("values").unwrap().len(), 2);
-}
-
-#[test]
 fn a_condition_that_sleeps_delays_the_reply() {
     let (mut fixture, connection) = fixture();
     let find = doc! { "find": "c", "filter": { "$where": "sleep(500) || true" }, "$db": "d" };
@@ -126,31 +107,4 @@ fn write_concerns_and_arguments_of_reads_are_checked() {
         command.insert("$db", "d");
         assert_eq!(code(&fixture.call(connection, &command)), expected, "{command}");
     }
-}
-
-#[test]
-fn a_filter_leaves_out_the_listed_values() {
-    let (mut fixture, connection) = fixture();
-    let find = doc! { "find": "c", "filter": { "_id": { "$nin": [2, 9] } }, "$db": "d" };
-    let reply = fixture.call(connection, &find);
-    assert_eq!(ids(&reply, "firstBatch"), [3, 1]);
-}
-
-#[test]
-fn strict_clients_are_refused_what_is_not_in_the_api() {
-    let (mut fixture, connection) = fixture();
-    let mut check = |command: Document, expected: i32| {
-        for strict in [false, true] {
-            let mut command = command.clone();
-            command.extend(doc! { "$db": "d", "apiVersion": "1", "apiStrict": strict });
-            let reply = fixture.call(connection, &command);
-            let actual = reply.get_i32("code").unwrap_or_default();
-            assert_eq!(actual, if strict { expected } else { 0 }, "{command}");
-        }
-    };
-    check(doc! { "find": "c" }, 0);
-    check(doc! { "distinct": "c", "key": "_id" }, 323);
-    let aggregate = |stage| doc! { "aggregate": 1, "pipeline": [{ stage: {} }], "cursor": {} };
-    check(aggregate("$changeStream"), 0);
-    check(aggregate("$listLocalSessions"), 323);
 }

@@ -45,6 +45,7 @@ fn the_primary_is_an_electable_member_with_a_majority() {
     check(Fixture::configured(preferring), &[("", 0, &[1])]);
     check(set(3), &[("reconfig 2 priority=10", 0, &[0]), ("", 15_000, &[2])]);
     check(set(3), &[("stepdown", 0, &[]), ("", 100, &[1])]);
+    check(set(3), &[("shutdown primary", 100, &[1])]);
     check(set(1), &[("stepdown 20", 19_000, &[]), ("", 2000, &[0])]);
     // A set notices 10 s after the last heartbeat, which was at most 2 s before.
     let dead = ("kill 0", 7900, &[][..]);

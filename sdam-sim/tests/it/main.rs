@@ -5,7 +5,6 @@
 mod data;
 mod disturbances;
 mod elections;
-mod fail_points;
 mod faults;
 mod framing;
 mod hello;

@@ -1,4 +1,5 @@
-//! Tests of the contents of replies (section M.4).
+//! Tests of the contents of replies, and of the fail point failCommand (M-40 to M-46). The official
+//! files for retryable writes rely on the fail point onPrimaryTransactionalWrite.
 
 use std::time::Duration;
 
@@ -6,15 +7,20 @@ use bson::{Bson, Document, doc};
 use sdam_core::{address::ServerAddress, hello::Hello, server::ServerType};
 use sdam_sim::{Blueprint, MemberConfig, SetConfig, version::ServerVersion};
 
-use crate::support::{Fixture, address, addresses, code, insert, is_ok, set};
+use crate::support::{
+    Fixture, address, addresses, awaiting, code, hello, insert, is_ok, ping, set,
+};
 
 #[test]
 fn m_40_m_41_releases_without_hello_neither_know_nor_announce_it() {
-    let old = ServerVersion::V4_2.patch(9);
-    let reply = Fixture::replica_set_of(1, old).hello(0);
-    assert_eq!(code(&reply), 59);
+    let [old, late, next] =
+        [(ServerVersion::V4_2, 9), (ServerVersion::V4_4, 1), (ServerVersion::V4_4, 2)]
+            .map(|(series, patch)| series.patch(patch));
+    for version in [old, late] {
+        assert_eq!(code(&Fixture::replica_set_of(1, version).hello(0)), 59, "{version}");
+    }
     let legacy = doc! { "isMaster": 1, "helloOk": true, "$db": "admin" };
-    for version in [old, ServerVersion::V4_4.patch(2)] {
+    for version in [old, next] {
         let reply = Fixture::replica_set_of(1, version).call_member(0, &legacy);
         assert!(!reply.contains_key("helloOk"), "{version}: {reply}");
     }
@@ -127,46 +133,6 @@ fn m_44_the_metadata_limit_of_a_mongos_is_half_that_of_a_mongod() {
 }
 
 #[test]
-fn documents_are_inserted_read_updated_and_deleted() {
-    let mut fixture = Fixture::replica_set(3);
-    let connection = fixture.connect(0);
-    let mut call = |command: Document| {
-        let reply = fixture.call(connection, &command);
-        assert!(is_ok(&reply), "{reply}");
-        reply
-    };
-    let insert = doc! {
-        "insert": "things",
-        "documents": [{ "_id": 1, "n": 1 }, { "_id": 2, "n": 1 }, { "_id": 1, "n": 9 }],
-        "ordered": false,
-        "$db": "test",
-    };
-    let reply = call(insert);
-    assert_eq!(reply.get_i32("n").unwrap(), 2);
-    let errors = reply.get_array("writeErrors").unwrap();
-    let error = errors[0].as_document().unwrap();
-    assert_eq!(error.get_i32("index").unwrap(), 2);
-    assert_eq!(error.get_i32("code").unwrap(), 11000);
-    let update = doc! {
-        "update": "things",
-        "updates": [{ "q": { "_id": 2 }, "u": { "$set": { "m": "x" }, "$inc": { "n": 4 } } }],
-        "$db": "test",
-    };
-    assert_eq!(call(update).get_i32("nModified").unwrap(), 1);
-    let found = call(doc! { "find": "things", "filter": { "n": 5_i64 }, "$db": "test" });
-    let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
-    assert_eq!(batch, &[Bson::from(doc! { "_id": 2, "n": 5, "m": "x" })]);
-    let delete = doc! {
-        "delete": "things",
-        "deletes": [{ "q": {}, "limit": 1 }],
-        "$db": "test",
-    };
-    assert_eq!(call(delete).get_i32("n").unwrap(), 1);
-    let count = call(doc! { "count": "things", "$db": "test" });
-    assert_eq!(count.get_i32("n").unwrap(), 1);
-}
-
-#[test]
 fn commands_that_are_not_simulated_are_refused() {
     let mut fixture = Fixture::standalone();
     for command in [
@@ -180,48 +146,23 @@ fn commands_that_are_not_simulated_are_refused() {
 }
 
 #[test]
-fn c_4_m_2_the_core_parses_every_server_type_from_the_replies() {
-    let check = |fixture: &mut Fixture, member: u16, expected: ServerType| {
-        let connection = fixture.connect(member);
-        for name in ["hello", "isMaster"] {
-            let reply = fixture.call(connection, &doc! { name: 1, "$db": "admin" });
-            let parsed = Hello::parse(&reply.to_vec().unwrap()).unwrap();
-            assert_eq!(parsed.server_type, expected, "{reply}");
-            let version = fixture.member(member).topology_version;
-            assert_eq!(parsed.topology_version, Some(version));
-        }
-    };
-    let config = set([
-        MemberConfig::new(address(0)),
-        MemberConfig::new(address(1)),
-        MemberConfig::new(address(2)).arbiter(),
-        MemberConfig::new(address(3)).hidden(),
-        MemberConfig::new(address(4)),
-    ]);
-    let mut fixture = Fixture::new(&Blueprint::replica_set(config).spares(1).at(addresses(6)));
-    fixture.run("maintenance 4 on");
-    for (member, expected) in [
-        (0, ServerType::RsPrimary),
-        (1, ServerType::RsSecondary),
-        (2, ServerType::RsArbiter),
-        (3, ServerType::RsOther),
-        (4, ServerType::RsOther),
-        (5, ServerType::RsGhost),
-    ] {
-        check(&mut fixture, member, expected);
+fn c_4_m_2_hellos_have_the_type_the_election_and_the_version_of_the_member() {
+    let members = [0, 1].map(|number| MemberConfig::new(address(number)));
+    let [primary, hidden] = members;
+    let mut fixture = Fixture::configured([primary, hidden.hidden()]);
+    for (member, expected) in [(0, ServerType::RsPrimary), (1, ServerType::RsOther)] {
+        let hello = Hello::parse(&fixture.hello(member).to_vec().unwrap()).unwrap();
+        let own = fixture.member(member);
+        assert_eq!(
+            (hello.server_type, hello.topology_version),
+            (expected, Some(own.topology_version))
+        );
+        let election = own.election_id.filter(|_| member == 0);
+        assert_eq!(
+            (hello.election.election_id, hello.election.set_version),
+            (election, own.set_version)
+        );
     }
-    check(&mut Fixture::standalone(), 0, ServerType::Standalone);
-    check(&mut Fixture::sharded(1), 0, ServerType::Mongos);
-    // A member that has won an election but is still catching up reports that it is a secondary.
-    let mut fixture = Fixture::replica_set(3);
-    fixture.run("stepup 1");
-    check(&mut fixture, 1, ServerType::RsSecondary);
-    fixture.advance_millis(100);
-    check(&mut fixture, 1, ServerType::RsPrimary);
-    check(&mut fixture, 0, ServerType::RsSecondary);
-    let hello = Hello::parse(&fixture.hello(1).to_vec().unwrap()).unwrap();
-    assert_eq!(hello.election.election_id, fixture.member(1).election_id);
-    assert_eq!(hello.election.set_version, fixture.member(1).set_version);
 }
 
 #[test]
@@ -259,4 +200,65 @@ fn bulk_write_supports_every_kind_of_write_since_8_0() {
     assert_eq!(code(&fixture.call_member(1, &bulk)), 10107);
     let mut fixture = Fixture::replica_set_of(1, ServerVersion::V7_0);
     assert_eq!(code(&fixture.call_member(0, &bulk)), 59);
+}
+
+fn configure(mode: impl Into<Bson>, data: Document) -> Document {
+    doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data, "$db": "admin" }
+}
+
+#[test]
+fn m_46_errors_of_overload_have_the_base_of_backoffs_while_the_parameter_is_set() {
+    let mut fixture = Fixture::standalone();
+    let connection = fixture.connect(0);
+    let mut backoff = |labels: &[&str], millis: i32| {
+        let set = doc! { "setParameter": 1, "externalClientBaseBackoffMS": millis, "$db": "admin" };
+        assert!(is_ok(&fixture.call(connection, &set)));
+        let data = doc! { "failCommands": ["ping"], "errorCode": 462, "errorLabels": labels };
+        assert!(is_ok(&fixture.call(connection, &configure("alwaysOn", data))));
+        fixture.call(connection, &ping()).get("baseBackoffMS").cloned()
+    };
+    assert_eq!(backoff(&["SystemOverloadedError"], 50), Some(50_i64.into()));
+    assert_eq!(backoff(&["RetryableError"], 50), None);
+    assert_eq!(backoff(&["SystemOverloadedError"], 0), None);
+    let unknown = doc! { "setParameter": 1, "other": 1, "$db": "admin" };
+    assert_eq!(code(&fixture.call(connection, &unknown)), 72);
+}
+
+#[test]
+fn m_46_a_blocked_stream_continues_after_the_block() {
+    let mut fixture = Fixture::replica_set(1);
+    let connection = fixture.connect(0);
+    let known = fixture.call(connection, &hello());
+    fixture.run("failpoint 0 commands=hello times=1 block=700");
+    fixture.send_exhaust(connection, &awaiting(&known, 1000));
+    fixture.advance_millis(1699);
+    assert!(fixture.try_receive(connection).is_none());
+    fixture.advance_millis(1);
+    assert!(fixture.receive(connection).more_to_come);
+    fixture.advance_millis(1000);
+    assert!(fixture.receive(connection).more_to_come);
+}
+
+#[test]
+fn m_46_every_reply_of_a_stream_counts() {
+    let mut fixture = Fixture::replica_set(1);
+    fixture.run("failpoint 0 commands=hello skip=2 code=91");
+    let (connection, ..) = fixture.stream(0, 1000);
+    fixture.advance_millis(1000);
+    assert!(is_ok(&fixture.receive(connection).body));
+    assert_eq!(code(&fixture.receive(connection).body), 91);
+}
+
+#[test]
+fn a_fail_point_that_cannot_be_simulated_is_refused() {
+    let mut fixture = Fixture::standalone();
+    let other = doc! { "configureFailPoint": "other", "mode": "off", "$db": "admin" };
+    assert_eq!(code(&fixture.call_member(0, &other)), 266);
+    for request in [
+        configure(doc! { "activationProbability": 0.5 }, doc! {}),
+        configure("sometimes", doc! {}),
+        configure("alwaysOn", doc! { "failCommands": ["ping"], "blockConnection": true }),
+    ] {
+        assert_eq!(code(&fixture.call_member(0, &request)), 2);
+    }
 }

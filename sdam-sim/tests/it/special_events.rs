@@ -66,15 +66,6 @@ fn m_31_without_quiesce_mode_a_shutdown_closes_connections_at_once() {
 }
 
 #[test]
-fn m_31_a_primary_that_shuts_down_hands_over_first() {
-    let mut fixture = Fixture::replica_set(3);
-    fixture.run("shutdown primary");
-    fixture.advance_millis(100);
-    assert_eq!(fixture.primary(), Some(1));
-    assert_eq!(code(&fixture.hello(0)), 91);
-}
-
-#[test]
 fn m_31_a_shutdown_interrupts_blocked_commands() {
     let mut fixture = Fixture::replica_set(3);
     fixture.run("failpoint 1 commands=ping block=600000");
@@ -119,14 +110,4 @@ fn m_32_a_step_down_interrupts_blocked_writes() {
     assert!(fixture.try_receive(reader).is_none());
     fixture.advance_millis(1000);
     assert!(is_ok(&fixture.receive(reader).body));
-}
-
-#[test]
-fn m_33_a_killed_process_refuses_connections() {
-    let mut fixture = Fixture::replica_set(3);
-    let connection = fixture.connect(2);
-    fixture.run("kill 2");
-    assert!(fixture.is_closed(connection));
-    assert!(fixture.try_connect(2).is_none());
-    assert!(fixture.refuse("kill 2").contains("is not running"));
 }
