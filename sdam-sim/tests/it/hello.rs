@@ -1,4 +1,4 @@
-//! Tests of the topology version, of hellos that wait, and of streams (M-1 to M-28).
+//! Tests of the topology version, of hellos that wait, and of streams.
 
 use bson::doc;
 

@@ -1,5 +1,5 @@
-//! Tests of the contents of replies, and of the fail point failCommand (M-40 to M-46). The official
-//! files for retryable writes rely on the fail point onPrimaryTransactionalWrite.
+//! Tests of the contents of replies, and of the fail point failCommand. The official files for
+//! retryable writes rely on the fail point onPrimaryTransactionalWrite.
 
 use std::time::Duration;
 
