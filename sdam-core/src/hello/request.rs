@@ -130,7 +130,7 @@ impl HelloRequest {
     }
 
     /// Returns the name of the command: `hello` or `isMaster`.
-    pub(crate) const fn command_name(&self) -> &'static str {
+    pub const fn command_name(&self) -> &'static str {
         if self.modern { "hello" } else { "isMaster" }
     }
 
