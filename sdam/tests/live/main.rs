@@ -17,7 +17,6 @@ mod prose;
 mod selecting;
 #[cfg(feature = "client")]
 mod silence;
-mod soak;
 mod tls;
 
 use std::{
