@@ -106,8 +106,8 @@ Example:
 
 /// Returns the text that the help shows after the options.
 fn after_help() -> String {
-    let pages = PAGES.lines().map(|line| format!("  {line}\n")).collect::<String>();
-    format!("The first line of the output is the address. The pages:\n\n{pages}{AFTER}")
+    let pages = PAGES.trim_end().replace('\n', "\n  ");
+    format!("The first line of the output is the address. The pages:\n\n  {pages}\n{AFTER}")
 }
 
 /// Serves metrics and the health of deployments over HTTP, until Ctrl-C.

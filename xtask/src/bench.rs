@@ -37,7 +37,7 @@ const TARGETS: &[(&str, f64)] = &[
     ("push/3_members/to_event", 200.0),
     ("push/3_members/cpu", 110.0),
     ("push/50_members/cpu", 130.0),
-    ("idle/memory_per_further_client", 26.0),
+    ("idle/memory_per_further_client", 22.0),
     ("idle/memory_per_further_server", 10.0),
     ("idle/wakeups_per_client", 0.7),
     ("export/1000_deployments/page", 1_000.0),

@@ -98,12 +98,11 @@ fn run_phase(
         }
         // The topology has closed the connection of the check. A pool may still get a reply.
         let server = *seen.get(address).ok_or_else(|| format!("{address} is no server"))?;
-        match reply {
-            Some(reply) => subject.greet_late(server, &reply)?,
-            None => {
-                let broken = Error::network(Stage::Hello, MESSAGE);
-                subject.fail(server, &ErrorReport::new(Generation::FIRST, broken));
-            }
+        if let Some(reply) = reply {
+            subject.greet_late(server, &reply)?;
+        } else {
+            let broken = Error::network(Stage::Hello, MESSAGE);
+            subject.fail(server, &ErrorReport::new(Generation::FIRST, broken));
         }
         if subject.description() != description {
             return Err(format!("{address} has left, and its reply had an effect"));

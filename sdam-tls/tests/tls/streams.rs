@@ -49,7 +49,7 @@ fn data_arrive_whole_over_every_stream_in_chunks_of_any_length() {
         let config = serve_with(&authority.issue(&["a"]), None, &[version]);
         for chunk in [1, 700, 20_000] {
             for waiting in [Waiting::Pending, Waiting::Blocks, Waiting::Hesitates] {
-                let wire = Wire { chunk, waiting, ..Wire::tls(&config) };
+                let wire = Wire { waiting, chunk, ..Wire::tls(&config) };
                 let mut stream = negotiate(&authority.tls(), wire, "a").unwrap();
                 exchange(&mut stream, b"hello");
                 exchange(&mut stream, &data[..data.len().min(chunk * 1000)]);

@@ -136,7 +136,7 @@ fn cpu_of_others() -> Duration {
 
 /// The members; the first one is primary.
 struct Members {
-    members: Arc<Vec<ServerAddress>>,
+    addresses: Arc<Vec<ServerAddress>>,
     streams: Arc<Streams>,
     /// The current `topologyVersion.counter`.
     counter: i64,
@@ -164,29 +164,29 @@ impl Members {
     fn start(number: usize) -> Self {
         let listeners: Vec<_> =
             (0..number).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let members = listeners.iter().map(|listener| {
+        let addresses = listeners.iter().map(|listener| {
             let port = listener.local_addr().unwrap().port();
             ServerAddress::new("127.0.0.1", port)
         });
-        let members = Arc::new(members.collect::<Vec<_>>());
+        let addresses = Arc::new(addresses.collect::<Vec<_>>());
         let streams = Arc::<Streams>::default();
         streams.open.lock().unwrap().resize_with(number, || None);
         for (index, listener) in listeners.into_iter().enumerate() {
-            let (members, streams) = (Arc::clone(&members), Arc::clone(&streams));
+            let (addresses, streams) = (Arc::clone(&addresses), Arc::clone(&streams));
             thread::spawn(move || {
                 for socket in listener.incoming() {
-                    let (members, streams) = (Arc::clone(&members), Arc::clone(&streams));
+                    let (addresses, streams) = (Arc::clone(&addresses), Arc::clone(&streams));
                     let socket = socket.unwrap();
-                    thread::spawn(move || serve(socket, index, &members, &streams));
+                    thread::spawn(move || serve(socket, index, &addresses, &streams));
                 }
             });
         }
-        Self { members, streams, counter: 1 }
+        Self { addresses, streams, counter: 1 }
     }
 
     /// Returns the connection string. Heartbeats take an hour, so that only pushes are sent.
     fn uri(&self) -> String {
-        let hosts: Vec<_> = self.members.iter().map(ServerAddress::as_str).collect();
+        let hosts: Vec<_> = self.addresses.iter().map(ServerAddress::as_str).collect();
         let hosts = hosts.join(",");
         format!("mongodb://{hosts}/?replicaSet=rs&heartbeatFrequencyMS=3600000")
     }
@@ -202,8 +202,8 @@ impl Members {
     /// Pushes a changed reply from the next member in turn.
     fn push(&mut self) {
         self.counter += 1;
-        let index = self.counter as usize % self.members.len();
-        let body = hello(index, Some(&self.members), self.counter);
+        let index = self.counter as usize % self.addresses.len();
+        let body = hello(index, Some(&self.addresses), self.counter);
         let mut open = self.streams.open.lock().unwrap();
         let stream = open[index].as_mut().unwrap();
         let reply = OpMsg {
@@ -219,7 +219,7 @@ impl Members {
 }
 
 /// Answers requests that need an immediate reply, until the connection ends.
-fn serve(mut socket: TcpStream, index: usize, members: &[ServerAddress], streams: &Streams) {
+fn serve(mut socket: TcpStream, index: usize, addresses: &[ServerAddress], streams: &Streams) {
     socket.set_nodelay(true).unwrap();
     while let Some(request) = read(&mut socket) {
         if request.exhaust_allowed() {
@@ -229,7 +229,7 @@ fn serve(mut socket: TcpStream, index: usize, members: &[ServerAddress], streams
             streams.opened.notify_all();
             continue;
         }
-        let body = hello(index, Some(members), 1);
+        let body = hello(index, Some(addresses), 1);
         let reply = reply_to(&request, &body);
         // The client may have closed the connection.
         if socket.write_all(reply.unwrap().as_bytes()).is_err() {

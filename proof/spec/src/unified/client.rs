@@ -307,7 +307,7 @@ impl Driver {
         connection: Option<&mut PinnedConnection>,
         request: &Request,
     ) -> Result<Document, Failure> {
-        let body = request.body.to_vec().map_err(client_error)?;
+        let body = request.body.to_vec().map_err(|error| client_error(&error))?;
         let command = request.command(&body)?;
         // `runCommand` returns the reply as it is.
         let is_raw = request.kind == Kind::Generic;
@@ -318,7 +318,7 @@ impl Driver {
             None => self.client.run(&command).await,
         };
         let reply = Document::from_reader(reply?.body());
-        Ok(reply.map_err(client_error)?)
+        Ok(reply.map_err(|error| client_error(&error))?)
     }
 
     /// Closes the client. May be called repeatedly.
@@ -348,7 +348,8 @@ impl Request {
             Kind::Generic => Command::new(database, body),
         };
         if let Some(preference) = &self.preference {
-            let criteria = Criteria::read(preference.clone()).map_err(client_error)?;
+            let criteria =
+                Criteria::read(preference.clone()).map_err(|error| client_error(&error))?;
             command = command.with_criteria(criteria);
         }
         Ok(match self.timeout {
@@ -358,6 +359,6 @@ impl Request {
     }
 }
 
-fn client_error(error: impl ToString) -> Error {
+fn client_error(error: &dyn ToString) -> Error {
     Error::new(ErrorKind::Invalid, Stage::Operation, error.to_string())
 }

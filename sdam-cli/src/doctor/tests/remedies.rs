@@ -379,7 +379,9 @@ fn members_that_do_not_serve_as_they_should_do_so_later() {
     let words = ("run the check again after 15 s", "the set has no primary");
     repaired(2, "topo.primary fail", words, |_, replies| {
         turn(&mut replies[0], false);
-        replies.iter_mut().for_each(|reply| drop(reply.remove("primary")));
+        for reply in replies {
+            reply.remove("primary");
+        }
     });
 }
 
@@ -447,8 +449,8 @@ fn options_that_do_not_suit_the_deployment_are_removed() {
     check("loadBalanced=true", "topo.kind fail", "remove loadBalanced");
 
     let set = Blueprint::replica_set(1).serve().unwrap();
-    let words = format!("remove {} from the seeds", server);
-    let with_stranger = set.uri().replace("/?", &format!(",{}/?", server));
+    let words = format!("remove {server} from the seeds");
+    let with_stranger = set.uri().replace("/?", &format!(",{server}/?"));
     mended(&with_stranger, "topo.kind fail", &words, set.uri());
 }
 

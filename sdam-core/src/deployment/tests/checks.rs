@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bson::{Document, doc};
+use bson::{Document, RawDocumentBuf, doc};
 
 use super::world::*;
 use crate::{
@@ -48,12 +48,16 @@ fn refusal() -> Document {
     doc! { "ok": 0, "code": 91, "errmsg": "shutting down" }
 }
 
+fn bytes(document: Document) -> Vec<u8> {
+    RawDocumentBuf::try_from(document).unwrap().into_bytes()
+}
+
 fn says(document: Document) -> Say {
-    Say::Reply { document: document.to_vec().unwrap(), more: false }
+    Say::Reply { document: bytes(document), more: false }
 }
 
 fn streams(document: Document) -> Say {
-    Say::Reply { document: document.to_vec().unwrap(), more: true }
+    Say::Reply { document: bytes(document), more: true }
 }
 
 /// Runs the script. Each step consists of a time in milliseconds, an input, and the expected
