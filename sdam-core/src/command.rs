@@ -30,12 +30,12 @@ pub struct CommandFields<'a> {
     /// True if the command has an `autocommit` field. It then belongs to a transaction, whose read
     /// and write concerns apply to it.
     pub is_in_transaction: bool,
-    /// True if the command has the session of its caller.
+    /// True if the command has an `lsid`: its caller has chosen the session.
     has_session: bool,
     has_transaction_number: bool,
     /// True if the command has a `$clusterTime`.
     pub has_cluster_time: bool,
-    /// True if the command has a `maxTimeMS`, even one that is no whole number.
+    /// True if the command has a `maxTimeMS`, even if the value is not an integer.
     pub has_max_time: bool,
     /// The first of the fields `$db` and `$readPreference`, which every client adds itself.
     pub reserved: Option<&'a str>,
@@ -95,29 +95,29 @@ impl<'a> CommandFields<'a> {
         !self.has_write_concern && !self.is_in_transaction
     }
 
-    /// Returns whether a client adds a session of its own to the command (Driver Sessions: "Sending
-    /// the session ID to the server on all commands").
+    /// Returns whether a client adds its own session to the command (Driver Sessions: "Sending the
+    /// session ID to the server on all commands").
     pub fn takes_session(&self) -> bool {
         !self.has_session && !self.is_unacknowledged && self.name != "endSessions"
     }
 
-    /// Returns whether a client adds a session and a transaction number of its own to the command,
-    /// assuming that the command is a write, so that it may be run again: a write of single
-    /// documents that the server acknowledges (Retryable Writes: "Supported Write Operations",
-    /// "Unsupported Write Operations").
+    /// Returns whether a client adds its own session and a transaction number to the command,
+    /// assuming that the command is a write. The transaction number allows the command to be run
+    /// again. True only for acknowledged writes of single documents (Retryable Writes: "Supported
+    /// Write Operations", "Unsupported Write Operations").
     pub fn takes_transaction_number(&self) -> bool {
         RETRYABLE_WRITES.contains(&self.name) && !self.affects_several && self.takes_session()
     }
 
-    /// Returns whether the command is a write of a session of its caller, with a transaction number
-    /// that allows to run it again.
+    /// Returns whether the caller has given the command a session and a transaction number, so that
+    /// the command may be run again. False in a transaction.
     pub fn has_own_transaction_number(&self) -> bool {
         self.has_session && self.has_transaction_number && !self.is_in_transaction
     }
 
-    /// Returns whether a client may run the command again if it is a read: neither the next batch
-    /// of a cursor, which would be lost, nor part of a transaction (Retryable Reads: "Unsupported
-    /// Read Operations").
+    /// Returns whether a client may run the command again, assuming that the command is a read.
+    /// False for `getMore`, because the batch of the first attempt would be lost, and in a
+    /// transaction (Retryable Reads: "Unsupported Read Operations").
     pub fn is_retryable_read(&self) -> bool {
         self.name != "getMore" && !self.is_in_transaction
     }
@@ -138,7 +138,7 @@ impl<'a> CommandFields<'a> {
 }
 
 /// Returns whether one of the statements affects several documents: an update or the delete of a
-/// `bulkWrite` with `multi: true`, or a delete with another `limit` than 1.
+/// `bulkWrite` with `multi: true`, or a delete with a `limit` other than 1.
 fn affects_several(statements: Field<'_>) -> bool {
     statements.elements().map_while(Result::ok).any(|statement| {
         statement.fields().map_while(Result::ok).any(|field| match field.name() {
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn acknowledged_writes_of_single_documents_take_a_transaction_number() {
-        // Other writes have no number, because servers refuse it (Q-11).
+        // Other writes get no transaction number, because servers refuse it (Q-11).
         let takes = |command: Document, expected| {
             check(&command, |fields| {
                 assert_eq!(fields.takes_transaction_number(), expected, "{command}");

@@ -389,7 +389,7 @@ impl Deployment {
                         }
                         self.report(now, conn.server, outcome, out);
                     }
-                    // The check is repeated, so the server is not known yet.
+                    // The check is repeated, so this reply does not make the server known.
                     None => own.clear_suspicion(now, known, out),
                 }
             }
@@ -505,7 +505,7 @@ impl Deployment {
     }
 }
 
-/// Returns the server whose task makes the call with `input`, and reads its deadline afterwards.
+/// Returns the server whose task passes `input` and then reads the server's deadline.
 fn caller(input: &Input) -> Option<ServerId> {
     match input {
         Input::Due { timer: Timer::Server(server), .. } | Input::Deserted { server } => {

@@ -375,7 +375,7 @@ fn cstring_in(bytes: &[u8]) -> Option<usize> {
 
 /// Returns the position of the first zero byte, if the bytes before it are valid UTF-8.
 ///
-/// Looks at eight bytes at a time, because most of a reply is keys.
+/// Examines eight bytes at a time, because keys make up most of a reply.
 #[inline]
 fn end_of_text(bytes: &[u8]) -> Option<usize> {
     /// The lowest and the highest bit of each byte of a word.

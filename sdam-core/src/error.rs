@@ -36,9 +36,8 @@ pub const MAX_TIME_MS_EXPIRED: i32 = 50;
 /// of this type. A server's description contains its last error, and events contain errors, too.
 ///
 /// `{}` prints one line: the command and the server if they are known, the kind, the stage, the
-/// code, the attempted action and all causes. So a program need not print the chain of sources,
-/// which [`source`](StdError::source) returns for programs. `Debug` adds the
-/// [`remedy`](Self::remedy).
+/// code, the attempted action and all causes. A program therefore need not print the errors that
+/// [`source`](StdError::source) returns. `Debug` adds the [`remedy`](Self::remedy).
 ///
 /// An error has the size of a pointer and is cheap to clone. Comparisons ignore sources, replies
 /// and outcomes.
@@ -187,7 +186,7 @@ impl Error {
         self
     }
 
-    /// Sets the name of the failed command. The printed error then begins with it.
+    /// Sets the name of the failed command. The printed error then begins with this name.
     #[must_use]
     pub fn with_command(mut self, name: &str) -> Self {
         self.inner().context.command =
@@ -348,7 +347,8 @@ impl Error {
         self.0.source.as_deref()?.downcast_ref()
     }
 
-    /// Returns whether the connection broke or timed out, or the peer's answer was unacceptable.
+    /// Returns whether the connection could not be opened, broke or timed out, or the peer's answer
+    /// was unacceptable.
     pub fn is_network(&self) -> bool {
         matches!(self.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Protocol)
     }

@@ -178,10 +178,10 @@ pub enum EventKind {
         /// True if the server has answered.
         answered: bool,
     },
-    /// Events were dropped because too many are queued for delivery. At first, events of check-outs
-    /// and of new heartbeats, selections and commands are dropped; at the limit, all events except
-    /// those of heartbeats, selections and commands that are already under way. Published when
-    /// dropping starts and when it ends.
+    /// Events were dropped because too many are queued for delivery. At first, only events of
+    /// check-outs and of new heartbeats, selections and commands are dropped. At the limit, all
+    /// events are dropped except `TopologyClosed` and those of heartbeats, selections and commands
+    /// that have already begun. Published when dropping starts and when it ends.
     EventsDropped {
         /// The number of events dropped since the topology was opened.
         total: u64,
@@ -432,7 +432,7 @@ pub enum EventKind {
         /// The topology description at the time of the event.
         #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
-        /// The kind of failure, by which counters can distinguish failures.
+        /// The kind of failure, for counters.
         reason: SelectionFailure,
         /// A human-readable description of the failure, without the topology description.
         failure: Arc<str>,

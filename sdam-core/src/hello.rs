@@ -79,15 +79,15 @@ impl Hello {
 
     /// Returns the maximum size in bytes of messages in either direction on a connection whose
     /// handshake had this reply: `maxMessageSizeBytes`, or
-    /// [`DEFAULT_MAX_MESSAGE_SIZE`](Self::DEFAULT_MAX_MESSAGE_SIZE) if that is absent or not
+    /// [`DEFAULT_MAX_MESSAGE_SIZE`](Self::DEFAULT_MAX_MESSAGE_SIZE) if that field is absent or not
     /// positive.
     pub fn max_message_size(&self) -> usize {
         announced(self.max_message_size_bytes, Self::DEFAULT_MAX_MESSAGE_SIZE)
     }
 
-    /// Returns the maximum size in bytes of the document of a command on a connection whose
-    /// handshake had this reply: `maxBsonObjectSize`, or 16 MiB if that is absent or not positive,
-    /// and the further 16 KiB that servers allow for a command around a document of that size.
+    /// Returns the maximum size in bytes of a command document on a connection whose handshake had
+    /// this reply: `maxBsonObjectSize`, or 16 MiB if that field is absent or not positive, plus the
+    /// 16 KiB by which servers allow a command to exceed this size.
     pub fn max_command_size(&self) -> usize {
         announced(self.max_bson_object_size, 16 << 20) + (16 << 10)
     }
@@ -126,7 +126,7 @@ impl Hello {
         Self::boxed(bytes).map(|hello| *hello)
     }
 
-    /// Parses a reply into memory of its own, because a `Hello` is large.
+    /// Parses a reply directly into a heap allocation, because a `Hello` is large.
     fn boxed(bytes: &[u8]) -> Result<Box<Self>, Error> {
         let mut hello = Box::<Self>::default();
         let mut reply = Reply::new(&mut hello);
@@ -260,8 +260,8 @@ impl<'h, 'a> Reply<'h, 'a> {
 }
 
 impl Hello {
-    /// Returns the address in `text`. Shares the memory of an equal member that is already known,
-    /// which nearly always exists.
+    /// Returns the address in `text`. If the reply lists an equal member, as it nearly always does,
+    /// the result shares that member's memory.
     fn member(&self, text: &str) -> Option<ServerAddress> {
         let members = [&self.hosts, &self.passives, &self.arbiters];
         let known = members.into_iter().flatten().find(|own| own.as_str() == text);
@@ -337,7 +337,8 @@ fn last_write_date(field: Field<'_>) -> Result<Option<i64>, Malformed> {
     Ok(date)
 }
 
-/// Returns the size that the server has announced, or `default` if that is absent or not positive.
+/// Returns the size that the server has announced, or `default` if that size is absent or not
+/// positive.
 fn announced(size: Option<i32>, default: usize) -> usize {
     let size = size.and_then(|size| usize::try_from(size).ok());
     size.filter(|size| *size > 0).unwrap_or(default)

@@ -44,8 +44,7 @@ pub struct MonitorConfig {
     pub spread: Duration,
     /// The time from a server's first streaming check to the first measurement of its round-trip
     /// time on a second connection, 100 ms outside tests. The measurement can wait, because the
-    /// first hello has already yielded a sample. The delay keeps the measurement out of the way of
-    /// the first operations.
+    /// first hello has already yielded a sample, and should not compete with the first operations.
     pub ping_delay: Duration,
 }
 

@@ -41,9 +41,9 @@ const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
 /// The options of a topology, of its pools and of the operations of a client.
 ///
 /// Options that can appear in a connection string have the same names here. The meaning of a zero
-/// duration is the specification's, as documented at each field. Options come from
-/// [`Options::parse`] or [`Options::new`], are changed field by field, and are checked as a whole by
-/// [`Options::validate`] when a topology is started.
+/// duration follows the specifications and is documented at each field. Options come from
+/// [`Options::parse`] or [`Options::new`], are changed field by field, and are checked as a whole
+/// by [`Options::validate`] when a topology is started.
 ///
 /// Values set in code take precedence over the connection string, which takes precedence over a TXT
 /// record; see [`uri`](crate::uri#precedence).
@@ -175,27 +175,27 @@ pub struct Options {
     /// no limit. [`timeout`](Self::timeout) replaces it.
     #[doc(alias = "socketTimeoutMS")]
     pub socket_timeout: Option<Duration>,
-    /// `retryReads`: whether reads are retried, which is the default.
+    /// `retryReads`: true, the default, if reads are retried.
     pub retry_reads: bool,
-    /// `retryWrites`: whether writes are retried, which is the default.
+    /// `retryWrites`: true, the default, if writes are retried.
     pub retry_writes: bool,
     /// `maxAdaptiveRetries`: the maximum number of retries of an operation after overload errors; 2
     /// by default (Client Backpressure: `MAX_RETRIES`).
     pub max_adaptive_retries: u32,
-    /// `enableOverloadRetargeting`: whether a retry avoids servers that were overloaded.
+    /// `enableOverloadRetargeting`: true if a retry avoids servers that were overloaded.
     pub enable_overload_retargeting: bool,
     /// `readConcernLevel`: the level of the default read concern; `None` for the server's default.
     pub read_concern_level: Option<Box<str>>,
     /// `w`: the acknowledgment that a write waits for; `None` for the server's default.
     pub w: Option<Acknowledgment>,
-    /// `journal`: whether a write waits for the journal; `None` for the server's default.
+    /// `journal`: true if a write waits for the journal; `None` for the server's default.
     pub journal: Option<bool>,
     /// `wTimeoutMS`: the maximum time that a write waits for its write concern; `None` for no
     /// limit. [`timeout`](Self::timeout) replaces it.
     #[doc(alias = "wTimeoutMS")]
     pub w_timeout: Option<Duration>,
-    /// `compressors`: the compressors for messages, in order of preference. For drivers that
-    /// compress; `sdam` does not.
+    /// `compressors`: the compressors for messages, in order of preference. Only drivers use this
+    /// option: `sdam` does not compress messages.
     pub compressors: Vec<Box<str>>,
     /// `zlibCompressionLevel`: the compression level of zlib, from 0 to 9, or -1 for its default.
     pub zlib_compression_level: Option<i32>,
@@ -211,7 +211,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Creates options that have the given seeds and are otherwise the defaults.
+    /// Creates options with the given seeds and defaults for everything else.
     pub fn new(seeds: Vec<ServerAddress>) -> Self {
         Self {
             seeds,
@@ -500,13 +500,13 @@ impl Default for Deviations {
 /// 2. The server is pinged on the connection for measurements. If no answer arrives within 100
 ///    ms, or within two usual round trips if that is longer, it is pinged again on a new
 ///    connection. The servers that answered last are pinged, too.
-/// 3. The server becomes Unknown, as after a time-out of its check, and connections in use are
-///    interrupted, if three conditions hold: no operation has received an answer within the wait,
-///    which is [`floor`](Self::floor), or 400 ms plus 21 usual round trips if that is longer; at
-///    least two of the server's connections (those for checks and for measurements, and the new
-///    one) have not received one either; and another server has answered since step 2. If no other
-///    server has answered, the network or this host may be to blame: as soon as one answers, step 2
-///    is repeated.
+/// 3. The wait for these pings is [`floor`](Self::floor), or 400 ms plus 21 usual round trips if
+///    that is longer. The server becomes Unknown, as after a time-out of its check, and connections
+///    in use are interrupted, if three conditions hold: no operation has received an answer within
+///    the wait; at least two of the server's connections (those for checks and for measurements,
+///    and the new one) have received none either; and another server has answered since step 2. If
+///    no other server has answered, the network or this host may be to blame: as soon as one
+///    answers, step 2 is repeated.
 ///
 /// A server is not judged before its first answer, and the only server of a topology is never
 /// judged. If timers of this host are late, the wait begins again, and later waits are longer until

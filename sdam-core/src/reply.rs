@@ -1,4 +1,4 @@
-//! Errors in command replies that affect the state of the server (SDAM: "Error handling").
+//! Errors in the replies to commands (SDAM: "Error handling").
 
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
@@ -43,8 +43,8 @@ pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<Error>, Error> {
     failure.check(stage).map(|error| error.map(with_reply)).map_err(with_reply)
 }
 
-/// Returns the error in the reply to a command, if it can affect SDAM. This is the error that
-/// [`check`] finds, whether or not the command has run.
+/// Returns the error in the reply to a command, if there is one that can affect the topology. This
+/// is the error that [`check`] finds, whether or not the command has run.
 pub fn error(bytes: &[u8], stage: Stage) -> Option<Error> {
     check(bytes, stage).unwrap_or_else(Some)
 }
@@ -67,8 +67,8 @@ pub struct WriteError {
     pub message: Box<str>,
 }
 
-/// Returns the errors of individual writes in the reply `bytes`, in order: `writeErrors`, or in the
-/// reply to `bulkWrite` the failed results in the first batch of its cursor.
+/// Returns the errors of individual writes in the reply `bytes`, in order: `writeErrors` or, in the
+/// reply to a `bulkWrite`, the failed results in the first batch of the cursor.
 pub fn write_errors(bytes: &[u8]) -> Vec<WriteError> {
     let mut lists = Fields::readable(bytes).filter_map(|field| match field.name() {
         b"writeErrors" => Some(field),
@@ -216,7 +216,8 @@ impl<'a> WriteConcernError<'a> {
     }
 }
 
-/// Returns the message in `field`, even if it is not valid UTF-8: it may quote user data.
+/// Returns the message in `field`. Invalid UTF-8 is replaced, because a message may quote user
+/// data.
 fn text(field: Option<Field<'_>>) -> Option<Box<str>> {
     field?.text_lossy()
 }

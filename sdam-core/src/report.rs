@@ -57,8 +57,8 @@ pub struct ErrorReport {
     pub generation: Generation,
     /// The service behind a load balancer to which the connection belongs, if any.
     pub service_id: Option<ObjectId>,
-    /// The `maxWireVersion` of the connection's own handshake.
-    /// `None` means that it is at least 8, as it is for every supported server.
+    /// The `maxWireVersion` of the connection's own handshake. `None` means that this version is at
+    /// least 8, like that of every supported server.
     pub max_wire_version: Option<i32>,
 }
 

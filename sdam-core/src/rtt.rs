@@ -31,7 +31,7 @@ pub struct RttWindow {
     count: usize,
     /// The newest sample, which is kept across resets.
     newest: Option<Duration>,
-    /// The times of the current samples, which are read more often than samples come.
+    /// The current round-trip times, which are read more often than samples are added.
     rtt: Option<Rtt>,
 }
 
@@ -129,11 +129,11 @@ fn nanos(sample: Option<&u64>) -> Option<Duration> {
 /// The measurements of a server's round-trip time, as one part of a deployment (Server Monitoring:
 /// "Measuring RTT").
 ///
-/// It sends a hello on a dedicated connection once per heartbeat, from [`start`](Self::start) to
+/// Sends a hello on a dedicated connection once per heartbeat, from [`start`](Self::start) to
 /// [`stop`](Self::stop), and measures the time to the reply.
 ///
-/// It emits no events, reports no errors and never resets the round-trip times, because the checks
-/// detect the same failures themselves. After an error it opens a new connection, one heartbeat
+/// Emits no events, reports no errors and never resets the round-trip times, because the checks
+/// detect the same failures themselves. After an error, a new connection is opened one heartbeat
 /// later.
 ///
 /// A second instance serves as the [probe](Role::Probe) of a silent server: it has its own
@@ -228,8 +228,8 @@ impl Ping {
     }
 
     /// Begins a measurement at once, if measurements have started and none is in progress. Returns
-    /// whether one is in progress afterwards. The measurement yields no sample, because it is made
-    /// when the server seems slow.
+    /// whether a measurement is in progress afterwards. The measurement yields no sample, because
+    /// it is made when the server seems slow.
     pub(crate) fn hasten(&mut self, now: Instant, out: &mut Outputs) -> bool {
         match self.state {
             PingState::Stopped => false,
@@ -260,8 +260,8 @@ impl Ping {
         self.send(now, negotiation, out);
     }
 
-    /// Handles the [awaited](Self::awaits) reply and returns the round-trip time. `hello` is `None`
-    /// if the reply is an error.
+    /// Handles the [awaited](Self::awaits) reply. Returns the round-trip time if it counts as a
+    /// sample. `hello` is `None` if the reply is an error.
     pub(crate) fn reply(
         &mut self,
         now: Instant,

@@ -282,7 +282,7 @@ pub struct Rtt {
     pub p90: Duration,
 }
 
-/// The evidence for and against a server's silence.
+/// The evidence that a server no longer answers.
 ///
 /// A frozen process, a full disk or a cut cable does not close connections: the server's answers
 /// just stop. The server keeps its type until the time limit of its check has passed, unless a
@@ -298,12 +298,11 @@ pub struct Silence {
     /// The time of the last answer; `None` if there was none.
     pub answered: Option<Instant>,
     /// The time after which an outstanding answer counts as late; `None` if no answer is
-    /// outstanding. This time is usually up to `heartbeatFrequencyMS` in the future, or one round
-    /// trip in the past.
+    /// outstanding. This time is up to `heartbeatFrequencyMS` in the future if the server waits for
+    /// a change, and otherwise usually at most one round trip in the past.
     pub expected: Option<Instant>,
-    /// The time at which the server became suspect: its own answer was overdue, although another
-    /// server had answered since the time at which that answer was expected. `None` if the server
-    /// is not suspected.
+    /// The time at which the server became suspect: one of its answers was overdue, and another
+    /// server had answered since that answer was expected. `None` if the server is not suspected.
     pub suspected: Option<Instant>,
     /// The time at which a [detector](crate::options::Detector) asked the server for an answer;
     /// `None` if the server has answered since, or if there is no detector.

@@ -14,7 +14,8 @@ use crate::{
 /// The maximum number of sessions in one `endSessions` (Driver Sessions: "endSessions").
 const END_BATCH: usize = 10_000;
 
-/// The client stops using a session this long before the session expires on the server.
+/// The time before the expiry of a session on the server at which the client stops using the
+/// session.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// The id of a session: a random UUID.
@@ -61,8 +62,8 @@ impl ServerSession {
         self.id
     }
 
-    /// Begins the next transaction, for a retryable write. All attempts of the write use its
-    /// number.
+    /// Begins the next transaction, for a retryable write. All attempts of the write use the
+    /// transaction's number.
     pub fn next_transaction(&mut self) -> Transaction {
         self.number += 1;
         Transaction { session: self.id, number: self.number }
@@ -104,8 +105,8 @@ impl Transaction {
     }
 }
 
-/// The newest time of a cluster that a client knows (Driver Sessions: "Gossipping the cluster
-/// time"). It comes from the replies of servers, and travels with each command.
+/// The newest cluster time that a client knows (Driver Sessions: "Gossipping the cluster time").
+/// The client takes it from the replies of servers, and sends it with each command.
 #[doc(alias = "$clusterTime")]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClusterTime {
@@ -126,15 +127,15 @@ impl ClusterTime {
 
     /// Writes the time into a command, as `$clusterTime`.
     pub fn append_to(&self, command: &mut DocumentWriter) {
-        // It was read from a document.
+        // This cannot fail, because the document was a field of a reply.
         let _ = command.encoded_document("$clusterTime", &self.document);
     }
 }
 
 /// The pool of server sessions of one client (Driver Sessions: "Server Session Pool").
 ///
-/// The most recently used session is reused first. A process that `fork` creates needs a pool of its
-/// own, because two processes must not share a session.
+/// The most recently used session is reused first. A process that `fork` creates needs its own
+/// pool, because two processes must not share a session.
 ///
 /// ```
 /// use std::time::Duration;
@@ -239,7 +240,7 @@ mod tests {
         Instant::from_millis(count * 60_000)
     }
 
-    /// Acquires a session; each new one has a different id.
+    /// Acquires a session; each new session has a different id.
     fn acquire(pool: &mut SessionPool, now: Instant, timeout: Option<Duration>) -> ServerSession {
         std::thread_local!(static COUNT: Cell<u8> = const { Cell::new(0) });
         let next = || [COUNT.replace(COUNT.get() + 1); 16];

@@ -18,8 +18,8 @@ impl<I: Clone + IntoIterator<Item: Display>> Display for Joined<'_, I> {
     }
 }
 
-/// Returns the word of `known` that is most similar to the misspelled `word`, ignoring case. Only
-/// for use by sdam's crates.
+/// Returns the word of `known` that is most similar to the misspelled `word`, ignoring case; `None`
+/// if no word is similar enough. Only for use by sdam's crates.
 #[doc(hidden)]
 pub fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     if word.len() > LONGEST {
@@ -33,13 +33,13 @@ pub fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
     (1..=most).contains(&distance).then_some(known)
 }
 
-/// The length from which on a word is nothing that was misspelled.
+/// The maximum length in bytes of a word for which a suggestion is made.
 const LONGEST: usize = 64;
 
 /// Returns the number of letters to insert, remove or replace to get from `one` to `other`, ignoring
 /// case (the Levenshtein distance).
 fn distance(one: &str, other: &str) -> usize {
-    // The distances from the letters of `one` so far to each beginning of `other`.
+    // The distances between the letters of `one` read so far and each prefix of `other`.
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
     for (index, letter) in one.chars().enumerate() {
         let (mut diagonal, mut left) = (index, index + 1);

@@ -102,7 +102,7 @@ impl TopologyDescription {
     }
 
     /// Returns whether writes can succeed: some server is writable, the client is compatible with
-    /// the servers, and on a direct connection the type of the server does not refuse writes.
+    /// the servers, and on a direct connection the server's type is one that accepts writes.
     pub fn accepts_writes(&self) -> bool {
         self.is_compatible()
             && self.has_writable_server()
@@ -150,7 +150,7 @@ impl TopologyDescription {
         &self.departures
     }
 
-    /// Adds servers that have left, and removes servers that have joined again.
+    /// Adds servers that have left to the departures, and removes servers that have joined again.
     pub(crate) fn remember(&mut self, left: &[Departure]) {
         let away = |departure: &&Departure| {
             let own_name = match &departure.reason {
@@ -312,8 +312,8 @@ impl TopologyType {
     }
 
     /// Returns whether an SRV record is polled for new hosts (Polling SRV Records for mongos
-    /// Discovery: "Implementation"). A topology whose type is not polled never returns to a type
-    /// that is.
+    /// Discovery: "Implementation"). Once a topology has a type that is not polled, it never
+    /// returns to a type that is polled.
     pub const fn polls_srv(self) -> bool {
         matches!(self, Self::Unknown | Self::Sharded)
     }

@@ -61,9 +61,9 @@ pub struct ConnectionString {
 impl ConnectionString {
     /// Parses `text` (Connection String: "mongodb://" and "mongodb+srv://").
     ///
-    /// White space at the end is left out with a warning: it comes from files and from secrets that
-    /// were made with `echo`. The work is bounded by the length of `text`, which may come from an
-    /// untrusted source.
+    /// White space at the end is ignored with a warning: it often comes from files, and from
+    /// secrets that were created with `echo`. The work is bounded by the length of `text`, which
+    /// may come from an untrusted source.
     ///
     /// # Errors
     ///
@@ -202,9 +202,9 @@ impl ConnectionString {
     }
 
     /// Resolves the SRV string with the results of its look-ups: its SRV records, and its TXT
-    /// records, where the strings of each record have been concatenated (Initial DNS Seedlist
-    /// Discovery: "Seedlist Discovery"). The hosts are validated; if there are more than
-    /// `srvMaxHosts`, `rng` chooses among them.
+    /// records with the strings of each record concatenated (Initial DNS Seedlist Discovery:
+    /// "Seedlist Discovery"). The hosts are validated; if there are more than `srvMaxHosts`, `rng`
+    /// chooses among them.
     ///
     /// Options of the string have precedence over those of the TXT record, which may only contain
     /// `authSource`, `loadBalanced` and `replicaSet`. Wrong and repeated values cause the same
@@ -318,7 +318,7 @@ impl FromStr for Options {
     }
 }
 
-/// Applies the settings, except those of credential, TLS and proxy.
+/// Applies the settings, except those for the credential, TLS and the proxy.
 fn apply(settings: &Settings, options: &mut Options) {
     let text = |name| typed::<&str>(settings, name);
     let time = |name| match settings.get(name) {

@@ -28,7 +28,7 @@ pub enum Value {
     Number(i64),
     /// A duration, given in milliseconds.
     Duration(Duration),
-    /// A string. If only certain strings are allowed, it is in the specification's spelling.
+    /// A string. If only certain strings are allowed, the string has the specification's spelling.
     Text(Box<str>),
     /// A string that is redacted in errors and warnings.
     Secret(Secret),
@@ -108,7 +108,7 @@ impl Properties {
     }
 }
 
-/// Returns the normalized spelling of a property's name, by which the property is stored.
+/// Returns the normalized spelling of a property's name, under which the property is stored.
 fn normal(name: &str) -> Box<str> {
     name.to_ascii_uppercase().into()
 }
@@ -264,7 +264,7 @@ const ALIASES: &[Alias] = &[
 ];
 
 /// The name prefixes of options that protect connections. An unknown option whose name has such a
-/// prefix, such as `sslVerifyCertificate`, is treated as protecting them, too.
+/// prefix, such as `sslVerifyCertificate`, is treated as protecting connections, too.
 const GUARDING: [&str; 3] = ["proxy", "ssl", "tls"];
 
 /// Pairs of options that exclude each other, whatever their values are (URI Options: "tlsInsecure"

@@ -25,8 +25,8 @@ const INLINE_SERVERS: usize = 1024;
 ///
 /// `load` returns the number of operations in progress on a server, and is called for at most two
 /// servers; `random` is 64 random bits. This function allocates memory only if there are more than
-/// 1024 servers, or if there are a [`Selector`](crate::candidate::Selector) and more than eight
-/// suitable servers.
+/// 1024 servers, or if there is a [`Selector`](crate::candidate::Selector) and more than eight
+/// servers are suitable.
 ///
 /// The caller must first check whether the topology is compatible
 /// ([`TopologyDescription::compatibility_error`]), because an incompatibility is an error of the

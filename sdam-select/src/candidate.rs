@@ -63,10 +63,10 @@ impl<'t> Deref for Candidates<'t> {
 ///
 /// # Contract
 ///
-/// Called on the thread of the selection, without holding a lock, once per attempt that found at
-/// least one suitable server, before the latency window is applied. It should be quick and must not
-/// select from the same topology. With a selector and more than eight suitable servers, selection
-/// allocates.
+/// `select` is called on the thread of the selection, with no lock held, once per attempt that
+/// finds at least one suitable server, before the latency window is applied. It should be quick and
+/// must not select from the same topology. With a selector and more than eight suitable servers,
+/// selection allocates.
 #[doc(alias = "serverSelector")]
 pub trait Selector: Send + Sync {
     /// Removes servers from `suitable`. If none is left, selection waits for the topology to

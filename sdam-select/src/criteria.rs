@@ -25,9 +25,9 @@ mod tests;
 /// The selection criteria of an operation.
 ///
 /// Criteria can be used for any number of selections. Selecting with criteria and cloning them
-/// allocates nothing, and neither does creating them for writes, or for a read preference that
-/// consists only of a mode. The client's settings, which do not depend on the operation, are in
-/// [`Settings`].
+/// allocates nothing. Creating criteria for writes, or for a read preference that consists only of
+/// a mode, allocates nothing either. The client's settings, which do not depend on the operation,
+/// are in [`Settings`].
 ///
 /// # Criteria of each operation
 ///
@@ -118,8 +118,7 @@ impl Criteria {
     ///
     /// Secondaries can run such a pipeline since MongoDB 5.0. As long as an older server is
     /// available, the aggregation reads with mode primary regardless of its preference (CRUD: "Read
-    /// preferences and server selection"). This method has no effect on criteria for writes or
-    /// without a preference.
+    /// preferences and server selection"). This method has no effect on criteria for writes.
     #[must_use]
     pub fn with_write_stage(mut self) -> Self {
         self.fallback = match self.operation {
@@ -130,7 +129,7 @@ impl Criteria {
     }
 
     /// Returns the criteria for the next attempt, after an attempt on `server` failed with `error`.
-    /// With `sdam`, this is `SelectedServer::criteria_after`.
+    /// The crate `sdam` offers this as `SelectedServer::criteria_after`.
     ///
     /// In a sharded cluster, the next attempt avoids that server after any error. On other
     /// topologies, it does so only if the error has the label `SystemOverloadedError` and
@@ -266,8 +265,8 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A read preference that can be cloned without allocating. Creating it does not allocate either if
-/// it consists only of a mode.
+/// A read preference that can be cloned without allocating. Creating a preference that consists
+/// only of a mode does not allocate either.
 #[derive(Clone)]
 pub struct SharedPreference(Repr);
 
@@ -399,11 +398,11 @@ const LAST_WRITE_WIRE_VERSION: i32 = 5;
 
 /// Checks `preference` on this topology (Max Staleness: "maxStalenessSeconds").
 ///
-/// Only replica sets are checked: on other topologies, mongos checks the limit. On replica sets, a
+/// Only replica sets are checked; in a sharded cluster, mongos checks the limit. On replica sets, a
 /// limit that is too small is an error regardless of the mode and the known servers, even for
 /// `primaryPreferred` while there is a primary (L-24): "A driver MUST raise an error if the
 /// TopologyType is ReplicaSetWithPrimary or ReplicaSetNoPrimary" and the limit is too small (Server
-/// Selection: "maxStalenessSeconds"; its pseudocode checks this before it looks at servers). A
+/// Selection: "maxStalenessSeconds"; its pseudocode checks the limit before it looks at servers). A
 /// wrong setting therefore fails at once and not only during a failover. PyMongo selects the
 /// primary instead.
 pub(crate) fn check_staleness(

@@ -37,8 +37,8 @@ pub enum Diagnosis {
     },
     /// No server has answered yet, and none has failed.
     NotAnsweredYet,
-    /// Servers have not answered attempts to connect that have lasted for a second or longer, but
-    /// not for `connectTimeoutMS`.
+    /// Attempts to connect to servers have gone unanswered for a second or longer, but not yet for
+    /// `connectTimeoutMS`.
     NoAnswer {
         /// The servers.
         addresses: Vec<ServerAddress>,
@@ -241,8 +241,8 @@ impl<'t> Evidence<'t> {
     }
 
     /// Returns a diagnosis for each departure whose reason satisfies `is`. If a server departed
-    /// because it has a different name, and the server of that name has an error of its own, the
-    /// departure is omitted, because another diagnosis covers it.
+    /// because it has a different name, and the client cannot reach it by that name, the departure
+    /// is omitted, because another diagnosis covers it.
     fn departures(&self, is: impl Fn(&DepartureReason) -> bool) -> impl Iterator<Item = Diagnosis> {
         let departures = self.topology.departures().iter();
         let missed = departures.filter(move |departure| match &departure.reason {
@@ -382,8 +382,8 @@ impl<'t> Evidence<'t> {
     }
 }
 
-/// The least time after which an attempt to connect counts as unanswered. A lost packet is sent
-/// again after a second.
+/// The minimum time after which an attempt to connect counts as unanswered. A shorter wait may be
+/// due to a lost packet, which TCP sends again after a second.
 const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// Returns whether the operation requires a primary.
@@ -394,8 +394,9 @@ fn wants_primary(operation: &Operation) -> bool {
     }
 }
 
-/// Returns the criterion that excluded otherwise suitable servers, if there was one. Of several
-/// criteria, it is the last one that any server reached, because this is the one to relax.
+/// Returns the criterion that excluded otherwise suitable servers, if there was one. If there were
+/// several, returns the one that selection applies last, because relaxing it alone can make a
+/// server suitable.
 fn exclusion(explanation: &Explanation) -> Option<Diagnosis> {
     let any = |is: fn(&Rejection) -> bool| {
         let mut servers = explanation.servers.iter();

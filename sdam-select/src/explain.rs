@@ -90,7 +90,7 @@ pub enum Verdict {
     NotConsidered,
 }
 
-/// The stage of selection that rejected a server, with the values it compared.
+/// The stage of selection that rejected a server, with the values that were compared.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Rejection {

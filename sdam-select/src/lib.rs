@@ -6,7 +6,8 @@
 //!
 //! This crate never waits, locks, reads a clock or draws random numbers: the description, the
 //! number of operations in progress and the random bits are arguments. The owner of the topology
-//! waits for a suitable server. The crate is `no_std`, and [`choose`] allocates nothing.
+//! waits for a suitable server. The crate is `no_std`, and [`choose`] allocates nothing, except
+//! with more than 1024 servers or with selectors.
 //!
 //! ```
 //! use sdam_core::{
@@ -41,7 +42,7 @@
 //! | [`criteria`] | the operation's criteria |
 //! | [`settings`] | the client's settings |
 //! | [`choose`] | selection in one call |
-//! | [`suitable`], [`latency_window`] | its first steps |
+//! | [`suitable`], [`latency_window`] | the first steps of selection |
 //! | [`candidate`] | candidate servers, and application-provided selectors |
 //! | [`readable`] | whether a topology is readable or writable |
 //! | [`mod@explain`], [`mod@diagnose`], [`error_text()`] | explanations, diagnoses and errors |

@@ -1,4 +1,5 @@
-//! Suitability, determined once per selection and then applied to each server.
+//! The conditions for suitable servers, determined once per selection and then applied to each
+//! server.
 
 use sdam_core::{
     address::ServerAddress,
@@ -93,8 +94,8 @@ impl<'a> Suitability<'a> {
         }
     }
 
-    /// Accepts members of these types that satisfy the preference's staleness and tags (Server
-    /// Selection: "eligible").
+    /// Returns conditions that accept the members of these types that satisfy the preference's
+    /// staleness and tags (Server Selection: "eligible").
     pub(crate) fn eligible(
         topology: &TopologyDescription,
         settings: &Settings,

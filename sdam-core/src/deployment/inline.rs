@@ -79,7 +79,7 @@ impl Deployment {
         self.go_on(now, out);
     }
 
-    /// Handles the end of a probe. A failure makes the server Unknown, unless it is a load
+    /// Handles the end of a probe. A failure makes the server Unknown, unless the server is a load
     /// balancer.
     pub(super) fn probed(
         &mut self,
@@ -132,7 +132,7 @@ impl Deployment {
         }
     }
 
-    /// Ends, without an outcome, a check that was left unattended, and begins another one.
+    /// Abandons a check that was left unattended, without an outcome, and begins another check.
     pub(super) fn abandon(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         self.with(server, |own| own.check.abandon(now, out));
         self.begin(now, server, out);

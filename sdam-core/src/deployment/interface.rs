@@ -1,5 +1,5 @@
-//! The inputs to a deployment, its outputs, to which all of its parts contribute, and recordings:
-//! inputs as events, and a deployment that replays them.
+//! The inputs and outputs of a deployment, and recordings: inputs emitted as events, and a
+//! deployment that replays these inputs.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::{slice, time::Duration};
@@ -30,8 +30,8 @@ use crate::{
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all_fields = "camelCase", deny_unknown_fields))]
 pub enum Input {
-    /// Opens the topology: publishes the opening events and adds the seeds as servers. Later
-    /// repetitions are ignored.
+    /// Opens the topology: publishes the opening events and adds the seeds as servers. Has no
+    /// effect if the topology was opened before.
     Open,
     /// Closes the topology: ends every heartbeat, closes every connection and pool, publishes the
     /// closing events and ignores all later inputs.
@@ -132,8 +132,7 @@ pub enum Input {
         server: ServerId,
         /// The generation under which the connection was opened; ignored behind a load balancer.
         generation: Generation,
-        /// The reply. If it is an error, it has no effect here; report it as
-        /// [`Error`](Self::Error).
+        /// The reply. An error reply has no effect here; report it as [`Error`](Self::Error).
         reply: HelloReply,
     },
     /// A connection to a service behind a load balancer, reported earlier as `Handshake`, was
@@ -156,9 +155,9 @@ pub enum Input {
         /// The error.
         report: ErrorReport,
     },
-    /// An operation, or a pooled connection that is being opened, has waited for an answer from the
-    /// server for another [`Detector::floor`](crate::options::Detector::floor). Has no effect without
-    /// a detector.
+    /// An operation, or a pooled connection that is being opened, is waiting for an answer from the
+    /// server. Reported each time that another [`Detector::floor`](crate::options::Detector::floor)
+    /// has passed. Has no effect without a detector.
     Late {
         /// The server.
         server: ServerId,
@@ -179,7 +178,8 @@ pub enum Input {
 }
 
 impl Input {
-    /// Returns the connection that the input is an answer of; `None` for any other input.
+    /// Returns the connection on which the answer in this input arrived; `None` for an input that
+    /// is not such an answer.
     pub fn conn(&self) -> Option<ConnId> {
         match self {
             Self::Connected { conn } | Self::Reply { conn, .. } | Self::Failed { conn, .. } => {

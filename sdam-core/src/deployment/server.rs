@@ -1,5 +1,5 @@
-//! The monitored servers of a deployment, when their timers are due, and what a change of the
-//! topology because of a check or an error means for them.
+//! The monitored servers of a deployment and their deadlines. Applies the outcomes of checks and
+//! errors to the topology, and the resulting changes to the servers.
 
 use alloc::{sync::Arc, vec::Vec};
 use core::{mem, time::Duration};
@@ -21,10 +21,10 @@ use crate::{
     time::Instant,
 };
 
-/// The monitored servers, sorted by id, and this host as far as it affects their timers.
+/// The monitored servers, sorted by id, and the state of this host that affects their deadlines.
 ///
-/// Whatever is accessed mutably is noted, and [`settle`](Self::settle) reads its deadlines again, so
-/// that no change can forget to wake the task of a server.
+/// Each mutable access to a server is noted, and [`settle`](Self::settle) then computes the
+/// deadlines of the server again. Every change therefore wakes the server's task if necessary.
 #[derive(Clone, Debug)]
 pub(super) struct Servers {
     list: Vec<Server>,
@@ -84,13 +84,14 @@ impl Servers {
         self.host
     }
 
-    /// Returns this host, whose state affects all deadlines.
+    /// Returns the state of this host for a change, which may affect all deadlines.
     pub(super) fn host_mut(&mut self) -> &mut Host {
         self.all_touched = true;
         &mut self.host
     }
 
-    /// Adds a server. Its caller reads its deadline because the server is new.
+    /// Adds a server. No wake-up is needed, because the deployment's caller reads the deadlines of
+    /// new servers.
     pub(super) fn insert(&mut self, mut new: Server) {
         new.deadlines = new.fresh_deadlines(self.host);
         let place = self.list.partition_point(|other| other.id < new.id);
@@ -103,8 +104,9 @@ impl Servers {
         Some(self.list.remove(self.position(server).ok()?))
     }
 
-    /// Reads the deadlines of all touched servers again, and asks for the tasks to be woken whose
-    /// deadlines are sooner than before. The task of `caller` reads its deadline anyway.
+    /// Computes the deadlines of all touched servers again, and emits a `Wake` for each server
+    /// whose deadline is earlier than before. `caller` needs no `Wake`, because its task reads its
+    /// deadline after the call.
     pub(super) fn settle(&mut self, caller: Option<ServerId>, out: &mut Outputs) {
         let host = self.host;
         let mut settle = |own: &mut Server| {
@@ -206,7 +208,7 @@ impl Server {
         self.ping.proceed(now, out);
     }
 
-    /// Ends the running check, measurement and probe for this reason, and does not begin new ones.
+    /// Ends the running check, measurement and probe for `reason`, and begins no new ones.
     pub(super) fn stop(&mut self, now: Instant, reason: &str, out: &mut Outputs) {
         self.check.stop(now, reason, out);
         self.ping.stop(out);
@@ -227,14 +229,14 @@ impl Deployment {
 }
 
 /// The consequences of a change for the other parts of the deployment, in the order in which they
-/// must take effect. Everything else is in the [`Outputs`] already.
+/// must take effect. All other consequences are in the [`Outputs`] already.
 #[derive(Debug, Default)]
 #[must_use = "consequences carry commands to connections and pools"]
 pub(super) struct Consequences {
     /// The new servers that must be monitored.
     pub(super) opened: Vec<(ServerId, ServerAddress)>,
-    /// The servers whose round-trip times are void: they were lost, or a check of them has failed
-    /// again.
+    /// The servers whose round-trip times must be discarded, because the server was lost, or failed
+    /// another check while it was lost.
     pub(super) lost: SmallVec<[ServerId; 2]>,
     /// The pools to clear.
     pub(super) cleared: Vec<(ServerId, PoolClear)>,
@@ -303,7 +305,7 @@ impl Deployment {
         outcome
     }
 
-    /// Applies the consequences of a change of the topology that no check has caused.
+    /// Applies the consequences of a topology change that was not caused by a check.
     pub(super) fn follow(&mut self, now: Instant, news: Consequences, out: &mut Outputs) {
         self.follow_check(now, None, news, out);
     }

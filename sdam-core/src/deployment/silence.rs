@@ -42,8 +42,8 @@ pub(super) struct Evidence {
 pub(super) struct Host {
     /// The end of this host's last stall.
     pub(super) stalled: Option<Instant>,
-    /// A measure of how much this host is doubted: each stall adds one, and each answer in time
-    /// subtracts one. Doubts make waits longer.
+    /// The number of doubts about the speed of this host: each stall adds one, and each answer in
+    /// time subtracts one. Doubts make waits longer.
     pub(super) doubts: u8,
     pub(super) detector: Option<Detector>,
 }
@@ -123,8 +123,8 @@ impl Server {
         Some(since.max(self.answers.last?).max(host.stalled.unwrap_or_default()))
     }
 
-    /// Returns the time at which the outstanding answer becomes overdue; `None` if there is none,
-    /// if it is overdue already, or if the server is Unknown.
+    /// Returns the time at which the outstanding answer becomes overdue. `None` if no answer is
+    /// outstanding, if the answer is already overdue, or if the server is Unknown.
     pub(super) fn overdue(&self, host: Host) -> Option<Instant> {
         let is_prompt = self.answers.standing == Standing::Prompt;
         is_prompt.then(|| self.expected(host))?.map(|expected| expected + self.patience(host))

@@ -164,8 +164,8 @@ impl Topology {
     }
 
     /// Processes a pooled connection's handshake, which counts like a successful check. This is the
-    /// counterpart of SDAM: "Network error when reading or writing". `rtt` is what the server's
-    /// monitor has measured.
+    /// counterpart of SDAM: "Network error when reading or writing". `rtt` contains the
+    /// measurements of the server's monitor.
     ///
     /// Behind a load balancer, the connection is counted for the service in the reply, and takes the
     /// generation of that service.
@@ -192,8 +192,8 @@ impl Topology {
         {
             return ignored;
         }
-        // Selection compares round-trip times. A server without any therefore keeps its description
-        // until its monitor has checked it, and that check is requested here.
+        // Selection compares round-trip times. A server without round-trip times therefore keeps
+        // its description until its monitor has checked it, and that check is requested here.
         if rtt.is_none() {
             return Consequences { check: SmallVec::from_slice(&[server]), ..ignored };
         }
@@ -262,7 +262,7 @@ impl Topology {
     /// not concern the server.
     fn judge(&self, report: &ErrorReport) -> Option<(Error, Verdict)> {
         let error = report.error.clone().without_context();
-        // Neither says anything about the server.
+        // Check-out errors and invalid commands say nothing about the server.
         if error.stage() == Stage::CheckOut || error.kind() == ErrorKind::Invalid {
             return None;
         }
@@ -377,9 +377,10 @@ impl Pool {
 
 /// The services of one load balancer (CMAP: "Load Balancer Mode").
 ///
-/// A service is known while a connection to it is open. When its last connection is closed, it is
-/// forgotten, and `fresh` is raised above its generation. When the service returns, its generation
-/// exceeds that of all its earlier connections, so their late errors are stale.
+/// A service is known while a connection to it is open. When the last connection is closed, the
+/// service is forgotten, and `fresh` is raised above the service's generation. A service that
+/// returns therefore has a greater generation than all its earlier connections, so late errors of
+/// these connections are stale.
 #[derive(Clone, Debug, Default)]
 struct Services {
     known: BTreeMap<ObjectId, Service>,

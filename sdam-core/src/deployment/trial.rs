@@ -106,9 +106,8 @@ impl Server {
         }
     }
 
-    /// Returns by how much a timer may be late before this host counts as stalled. The tolerance is
-    /// smaller during a trial, because a stall of this host must not be mistaken for silence of the
-    /// server.
+    /// Returns how late a timer may be before this host counts as stalled. The tolerance is smaller
+    /// during a trial, because a stall of this host must not be mistaken for silence of the server.
     pub(super) fn tolerance(&self, host: Host) -> Duration {
         match self.answers.trial.state {
             TrialState::None | TrialState::Undecided { .. } => STALL,
@@ -124,7 +123,7 @@ impl Server {
         self.answers.trial.state = TrialState::Asked(now);
         let pings = self.ping.hasten(now, out);
         if !pings {
-            // In polling mode there are no pings, so a check is sent instead.
+            // In polling mode there are no pings, so a check is requested instead.
             self.check.request(now);
         }
         if is_silent || !pings {

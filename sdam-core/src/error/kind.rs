@@ -1,5 +1,5 @@
-//! The kinds and stages of errors, the effects of reported ones, the remedies, the errors of pools,
-//! and the errors after which an operation may be run again.
+//! The kinds and stages of errors, the effects of reported errors on the topology, the remedies,
+//! the errors of pools, and the errors after which an operation may be run again.
 
 use alloc::{boxed::Box, format};
 
@@ -248,9 +248,9 @@ fn of_code(code: i32) -> Option<&'static str> {
 /// Errors of connection pools (CMAP: "Connection Pool Errors").
 ///
 /// The messages are those of the specification, capitalized as in its tests. The errors say nothing
-/// about the server, so they are never reported to the topology. They carry no label: a client with
-/// `retryWrites` adds `RetryableWriteError` to retryable ones, because pools do not know that
-/// option (Retryable Writes: "RetryableWriteError Labels").
+/// about the server, so they are never reported to the topology. They carry no label: pools do not
+/// know the option `retryWrites`, so a client with this option adds `RetryableWriteError` to the
+/// retryable errors (Retryable Writes: "RetryableWriteError Labels").
 impl Error {
     /// Creates the error for check-outs from a pool that was cleared because of `cause`, which
     /// becomes the source.
@@ -368,7 +368,8 @@ impl Error {
     ///
     /// True if the pool was not usable, if the connection broke, or if the server has labelled the
     /// error. Servers before 4.4 do not label errors, so the error's code decides in their case.
-    /// After a write concern error from a mongos before 4.4, however, a write is never run again.
+    /// However, a write must not be run again after a write concern error from an old mongos.
+    /// The caller must check this, because this method does not know the type of the server.
     ///
     /// A write without a transaction number could take effect twice, so it is run again only after
     /// an [overload](Self::is_retryable_overload), or if it was not sent.

@@ -133,7 +133,8 @@ impl CheckOutFailure {
     }
 }
 
-/// The server selection that an event reports. Created once for each selection that has listeners.
+/// The server selection that an event reports. Created once for each selection whose events are
+/// wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]

@@ -67,8 +67,8 @@ impl HelloRequest {
         }
     }
 
-    /// Creates a later message on a connection, which is answered at once: a polling check or an
-    /// RTT measurement.
+    /// Creates a later message on a connection: a polling check or an RTT measurement. The server
+    /// answers it at once.
     ///
     /// `hello_ok` is [`Hello::hello_ok`](super::Hello::hello_ok) of the connection's handshake. If
     /// it is false and no API version is declared, the message is another legacy hello (Server
@@ -94,8 +94,8 @@ impl HelloRequest {
         }
     }
 
-    /// Frames the request as OP_QUERY if `op_query` is set and it is a legacy hello. Used for later
-    /// messages on a connection to a server whose `maxWireVersion` is below 6.
+    /// Frames the request as OP_QUERY if `op_query` is set and the request is a legacy hello. Used
+    /// for later messages on a connection to a server whose `maxWireVersion` is below 6.
     #[must_use]
     pub(crate) fn with_op_query(mut self, op_query: bool) -> Self {
         self.op_query = op_query && !self.modern;
@@ -103,8 +103,8 @@ impl HelloRequest {
     }
 
     /// Replaces the arguments of the handshake, if the request has any, because the client's
-    /// metadata may have changed since the request was created. Later messages never carry them
-    /// (Handshake: "Metadata updates").
+    /// metadata may have changed since the request was created. Later messages never carry these
+    /// arguments (Handshake: "Metadata updates").
     #[must_use]
     pub fn with_handshake(mut self, handshake: Arc<Handshake>) -> Self {
         if let Some(own) = &mut self.handshake {

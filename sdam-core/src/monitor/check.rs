@@ -17,9 +17,10 @@ use crate::{
 
 /// The check loop of a server: polling, streaming, retries, cancellation and heartbeat events.
 ///
-/// It has at most one outstanding request, and ignores answers on other connections. A method that
-/// ends a check returns the outcome, unless it is withheld. The argument `known` of the methods is
-/// true if the server's type is known at the time of the call, regardless of the source.
+/// There is at most one outstanding request, and answers on other connections are ignored. A method
+/// that ends a check returns the outcome, unless the outcome is withheld. The argument `known` of
+/// the methods is true if the server's type is known at the time of the call, regardless of the
+/// source.
 ///
 /// A check that has to follow at once (after a streamed reply, or as a retry after a network error)
 /// is due at once, but does not begin in the call that ends the previous check, so that the effects
@@ -90,7 +91,7 @@ impl Check {
         }
     }
 
-    /// Returns whether the next check comes the normal time after the last one.
+    /// Returns whether the next check begins after the normal wait.
     pub(crate) fn pauses(&self) -> bool {
         matches!(self.state, CheckState::Idle(idle) if idle == self.config.pause(idle.ended))
     }
@@ -191,7 +192,7 @@ impl Check {
         }
     }
 
-    /// Ends all checks. `reason` is the error of a running one.
+    /// Ends all checks. `reason` becomes the error of a running check.
     pub(crate) fn stop(&mut self, now: Instant, reason: &str, out: &mut Outputs) {
         self.streaming = false;
         match mem::replace(&mut self.state, CheckState::Done) {

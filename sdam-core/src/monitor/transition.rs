@@ -141,10 +141,10 @@ impl Check {
     /// Ends the check with an error (Server Monitoring: "Network or command error during server
     /// check").
     ///
-    /// Only a check whose connection broke or fell silent is retried at once, within the limit of
-    /// [`Pace`](super::Pace). A check that got a malformed reply is not retried at once,
-    /// because a retry would most likely fail in the same way, and the attempts would follow each
-    /// other without a pause.
+    /// A check is retried at once, within the limit of [`Pace`](super::Pace), only if the server is
+    /// known and its connection broke or fell silent. A check that got a malformed reply is not
+    /// retried at once, because a retry would most likely fail in the same way, and the attempts
+    /// would follow each other without a pause.
     ///
     /// After a panic of the transport, checks start over after `minHeartbeatFrequencyMS`.
     pub(super) fn fail(
@@ -220,9 +220,9 @@ impl Check {
     /// Cancels the running check and closes the connection, because operations found the server's
     /// other connections broken (Server Monitoring: "hello or legacy hello Cancellation").
     ///
-    /// Between checks, only the connection is closed, because it is probably broken, too. If it
-    /// still works, an awaitable hello on it would leave the server Unknown until a change occurs
-    /// or a heartbeat has passed.
+    /// Between checks, only the connection is closed, because it is probably broken, too. Even if
+    /// the connection still works, an awaitable hello on it would leave the server Unknown until a
+    /// change occurs or a heartbeat has passed.
     pub(crate) fn cancel(&mut self, now: Instant, known: bool, out: &mut Outputs) {
         let idle = match mem::replace(&mut self.state, CheckState::Done) {
             CheckState::Running(check) => {

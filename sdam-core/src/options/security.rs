@@ -1,5 +1,5 @@
-//! The options that protect connections: the credential, and those of TLS and of the proxy, which
-//! protect the data and the route.
+//! The options that protect connections: the credential, and the options of TLS and of the proxy,
+//! which protect the data and the route.
 
 use alloc::boxed::Box;
 

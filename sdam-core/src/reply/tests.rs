@@ -75,7 +75,7 @@ fn failed_results_of_a_bulk_write_are_errors_of_single_writes() {
     let reply = doc! { "ok": 1, "cursor": cursor.clone(), "nErrors": 1 };
     let found = write_errors(&encode(&reply));
     assert_eq!((found.len(), found[0].index, found[0].code), (1, 1, Some(11000)));
-    // The documents of a find may look the same.
+    // The documents that a find returns may look like the results of a `bulkWrite`.
     assert_eq!(write_errors(&encode(&doc! { "ok": 1, "cursor": cursor })), []);
 }
 

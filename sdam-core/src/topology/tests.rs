@@ -125,7 +125,7 @@ fn all_distinct_hosts_are_taken_if_the_limit_allows_them() {
 
 #[test]
 fn hosts_that_the_topology_has_stay_and_random_others_fill_the_limit() {
-    // The limit applies only to added hosts (N-25).
+    // Hosts that the topology already contains stay, even if they exceed the limit (N-25).
     let mut seen = BTreeSet::new();
     for seed in 0..100 {
         let chosen = sample("a b x", "a b c d e", 3, seed);

@@ -132,8 +132,8 @@ impl<'a> Parts<'a> {
         Ok(hosts)
     }
 
-    /// Returns the name of the SRV record that lists the hosts (Initial DNS Seedlist Discovery:
-    /// "Connection String Format").
+    /// Returns the host name in an SRV string, for which the SRV record is looked up (Initial DNS
+    /// Seedlist Discovery: "Connection String Format").
     pub(super) fn srv_host(&self) -> Result<Box<str>, ConfigError> {
         let invalid = |reason| {
             let remedy = "write mongodb+srv:// and one host name without a port";
@@ -253,8 +253,8 @@ fn split_before(text: &str, separators: [char; 2]) -> (&str, &str) {
     text.split_at(text.find(separators).unwrap_or(text.len()))
 }
 
-/// Decodes the percent-encoding of `text` (RFC 3986, section 2.1); the error describes the problem
-/// with it.
+/// Decodes the percent-encoding of `text` (RFC 3986, section 2.1). The error describes the problem
+/// with `text`.
 pub(super) fn decode(text: &str) -> Result<Cow<'_, str>, &'static str> {
     if !text.contains('%') {
         return Ok(Cow::Borrowed(text));
@@ -481,7 +481,7 @@ impl Query {
         Ok(())
     }
 
-    /// Checks the rules that involve several driver options.
+    /// Checks the rules that involve several options.
     fn check(&self) -> Result<(), ConfigError> {
         let given = |name| self.settings.contains_key(name);
         for (one, other) in uri_options::EXCLUSIVE.iter().copied() {

@@ -169,7 +169,7 @@ fn members(reply: &Document, key: &str) -> Box<[ServerAddress]> {
         .collect()
 }
 
-/// Parses the address of a member, which cannot be that of a local socket.
+/// Parses the address of a member; the path of a Unix domain socket is rejected.
 fn named(text: &str) -> Option<ServerAddress> {
     ServerAddress::parse(text).ok().filter(|address| !address.is_unix())
 }

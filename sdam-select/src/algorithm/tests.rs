@@ -85,7 +85,7 @@ fn half_of_the_random_bits_draw_each_of_the_two_servers() {
     assert_eq!(chosen(two, [9, 0, 0], 0, u32::MAX), 2);
     assert_eq!(chosen(two, [0, 0, 9], u32::MAX, 0), 0);
     assert_eq!(chosen(two, [0, 0, 9], u32::MAX, u32::MAX), 1);
-    // The loads do not matter (L-42).
+    // With this strategy, the loads do not matter (L-42).
     for (random, index) in [(0, 0), (1 << 31, 1), (u32::MAX, 2)] {
         assert_eq!(chosen(SelectionStrategy::Random, [7, 8, 9], random, 0), index);
     }

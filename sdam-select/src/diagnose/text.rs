@@ -282,7 +282,7 @@ fn fmt_by_cause(
 
 type Failure = (ServerAddress, Error);
 
-/// Returns the prefix that states where the addresses that follow come from.
+/// Returns the prefix that states the origin of the addresses that follow.
 fn named(advertised: bool) -> &'static str {
     if advertised { "named as members by the replica set: " } else { "" }
 }

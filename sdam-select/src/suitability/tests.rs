@@ -36,8 +36,8 @@ fn found(topology: &TopologyDescription, criteria: &Criteria) -> Vec<u64> {
 
 #[test]
 fn write_stages_run_on_the_primary_while_any_server_is_older_than_5_0() {
-    // MongoDB 5.0 has wire version 13 (L-6). The staleness limit is too small, which has no effect
-    // if the preference is overridden.
+    // MongoDB 5.0 has wire version 13 (L-6). The staleness limit of `picky` is too small, which has
+    // no effect if the preference is overridden.
     let secondary = read(mode(ReadMode::Secondary));
     let picky = read(mode(ReadMode::Secondary).with_max_staleness(Duration::from_secs(1)));
     let check = |topology_type, servers: &[(ServerType, i32)], expected: &[u64], overridden| {

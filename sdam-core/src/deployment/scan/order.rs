@@ -75,8 +75,8 @@ impl Scan {
         });
         let first = candidates.clone().map(|server| rank(server)).min()?;
         let mut best = candidates.filter(|server| rank(server) == first);
-        // If there is only one candidate, no random number is drawn, so that the run's other random
-        // choices stay the same.
+        // Draws a random number only if there are several candidates, so that a choice without
+        // alternatives does not change later random choices.
         match best.clone().count() {
             1 => best.next(),
             ties => best.nth(rng.below(ties as u64) as usize),

@@ -521,7 +521,7 @@ fn a_broken_stream_restarts_with_a_handshake_at_once() {
 
 #[test]
 fn a_cancelled_check_fails_its_heartbeat_and_the_next_comes_a_heartbeat_later() {
-    // The end of the heartbeat is no outcome of the check (F-71, F-73, G-14, I-18, J-31).
+    // The end of the heartbeat is not an outcome of the check (F-71, F-73, G-14, I-18, J-31).
     let cancelled = "clear, disconnect, failed #1/42 awaited after 4999: Cancelled | 15000";
     stream(&[(5_000, Say::Cancel, cancelled), (15_000, Say::Due, "started #2, connect | 25000")]);
 }
@@ -586,7 +586,7 @@ fn the_sample_of_a_measurement_is_the_time_on_the_wire() {
         let reply = Ok(member(true, 1)).into();
         let _ = world.handle(Input::Reply { conn, sent, at, reply, more_to_come: false });
         let average = world.deployment.servers.get(conn.server).unwrap().rtt.average_millis();
-        // The first sample, of the check, was zero, and the new one weighs a fifth.
+        // The first sample, from the check, was zero; the new sample has a weight of a fifth.
         assert_eq!(average, Some(sample.map_or(0.0, f64::from) / 5.0), "{sent:?} {at:?}");
     }
 }

@@ -49,7 +49,7 @@ fn a_measurement_rides_on_a_pushed_reply_and_has_a_timer_only_a_tenth_later() {
 
 #[test]
 fn measurements_end_when_the_server_is_polled() {
-    // The round trips of a server are measured between its checks only while it streams (G-8).
+    // Round trips are measured separately from the checks only while the server streams (G-8).
     let mut world = World::open(&options(&["a"]));
     let _ = world.check("a", member(true, 1));
     let ping = world.conn("a", Role::Ping);

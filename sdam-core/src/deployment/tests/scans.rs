@@ -22,13 +22,13 @@ enum Answer {
 struct Client {
     world: World,
     answers: BTreeMap<ServerAddress, Answer>,
-    /// The answers of the next checks of any servers, the last one first.
+    /// The answers to the next checks, whichever servers are checked, in reverse order.
     next: Vec<Answer>,
     /// The server type that operations require.
     wanted: ServerType,
     /// The idle time of connections.
     idle: Option<Duration>,
-    /// The outcomes of the next probes, the last one first; all probes after these succeed.
+    /// The outcomes of the next probes, in reverse order; all probes after these succeed.
     probes: Vec<bool>,
     /// The duration of a probe that gets no answer.
     patience: Duration,
@@ -108,7 +108,8 @@ impl Client {
         panic!("no end: {:?}", self.log);
     }
 
-    /// Returns the last output. There is no timer but that of the request.
+    /// Returns the last output except `Wake`, which has no effect here: the only timer is that of
+    /// the request.
     fn last(&self) -> Option<&Output> {
         self.world.last.iter().rfind(|output| !matches!(output, Output::Wake { .. }))
     }
@@ -219,7 +220,7 @@ fn h_3_a_displaced_primary_is_checked_again_in_the_same_scan() {
 
 #[test]
 fn h_14_a_selector_that_rejects_the_load_balancer_is_not_asked_again() {
-    // Another scan would not change its answer.
+    // Another scan would not change the selector's answer.
     let mut client = Client::new(&["p"], 1, |options| options.load_balanced = true);
     client.wanted = ServerType::Mongos;
     assert_eq!(client.select(30_000), "TriedOnce");
@@ -232,8 +233,8 @@ fn h_11_l_65_l_66_try_once_scans_exactly_once_after_a_failure() {
     // The topology is fresh, but no secondary is known, so one scan precedes the failure.
     client.wanted = ServerType::RsSecondary;
     assert_eq!(client.select_at(5_000, 30_000), "p, TriedOnce");
-    // The failure has made the topology stale, so the next selection begins with a scan, and makes
-    // no other scan.
+    // The failure has made the topology stale, so the next selection begins with a scan, and scans
+    // only once.
     assert_eq!(client.select_at(9_000, 30_000), "p, TriedOnce");
 }
 
@@ -376,8 +377,8 @@ proptest! {
         if try_once {
             prop_assert!(checks <= 2 * 2 * NAMES.len(), "L-66: {:?}", client.log);
         } else {
-            // Every scan begins by the deadline. Each check takes less than 50 ms, and comes 500 ms
-            // after the server's last one.
+            // Every scan begins by the deadline. Each check takes less than 50 ms, and begins
+            // 500 ms after the server's previous check.
             let bound = timeout + 2 * NAMES.len() as u32 * Duration::from_millis(550);
             prop_assert!(client.world.now.since(Instant::EPOCH) <= bound, "L-67: {:?}", client.log);
         }

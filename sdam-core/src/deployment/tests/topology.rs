@@ -159,7 +159,7 @@ fn the_session_timeout_is_that_of_the_servers_that_remain() {
 
 #[test]
 fn a_handshake_of_an_earlier_generation_or_topology_version_is_ignored() {
-    // A handshake that counts makes an unavailable server known, and requests a check.
+    // A handshake that is not ignored makes an unavailable server known, and requests a check.
     for (fails, counter, counts) in
         [(false, 5, true), (false, 4, false), (true, 5, false), (true, 4, false)]
     {
@@ -217,7 +217,7 @@ fn a_standalone_is_kept_if_it_is_the_only_seed() {
 
 #[test]
 fn closing_an_emptied_topology_publishes_no_change() {
-    // Its description is already that of a closed topology (J-18, J-20).
+    // The description is already that of a closed topology (J-18, J-20).
     let mut world = World::open(&polled(&["a", "b"]));
     let _ = world.check("a", standalone());
     let _ = world.check("b", standalone());
@@ -325,7 +325,7 @@ fn election_ids_are_compared_from_the_first_byte_and_equal_elections_are_not_sta
             hello
         };
         let mut world = World::open(&polled(&["a", "b"]));
-        // The last of these bytes would be negative if it were signed.
+        // The last of these first bytes, 0x80, would be negative if it were signed.
         for (name, reply, expected) in [
             ("a", primary(1, 0), "a"),
             ("a", primary(1, 0), "a"),

@@ -79,7 +79,7 @@ pub(super) fn member(primary: bool, counter: i64) -> Hello {
     Hello { topology_version: Some(version(1, counter)), ..hello(server_type) }
 }
 
-/// Returns the reply of the primary of this election.
+/// Returns the reply of the primary that was elected in `election`.
 pub(super) fn elected(election: u8) -> Hello {
     let election_id = Some(ObjectId::from_bytes([election; 12]));
     let election = ElectionTuple { election_id, set_version: Some(1) };
@@ -225,7 +225,7 @@ impl World {
         self.server(name).server_type
     }
 
-    /// Returns the outputs in short form. Checks that the deployment knows its own deadlines.
+    /// Returns the outputs in short form. Checks that the stored deadlines are up to date.
     fn describe(&mut self, outputs: Outputs) -> Vec<String> {
         for server in self.deployment.servers.iter() {
             let fresh = server.fresh_deadlines(self.deployment.servers.host());

@@ -95,9 +95,9 @@ impl Topology {
         });
     }
 
-    /// Closes the topology (J-20). Closing pools also publish events, and `TopologyClosed` must be the
-    /// last event (J-13), so it is emitted by the caller, after the consequences. Returns `None` if
-    /// the topology is not open.
+    /// Closes the topology (J-20). `TopologyClosed` must be the last event (J-13), and closing a
+    /// pool also publishes an event. The caller therefore emits `TopologyClosed` after the
+    /// consequences. Returns `None` if the topology is not open.
     pub(in crate::deployment) fn close(&mut self, out: &mut Outputs) -> Option<Consequences> {
         if mem::replace(&mut self.phase, LifePhase::Closed) != LifePhase::Open {
             return None;
@@ -110,7 +110,8 @@ impl Topology {
             out.emit(EventKind::ServerClosed { server, address, reason: DepartureReason::Closed });
         }
         let closed = previous.servers.iter().map(|server| server.id).collect();
-        // A topology without servers may already be what a closed one is (J-18).
+        // The description of a topology without servers may already equal that of a closed one
+        // (J-18).
         if previous != self.description {
             let new = Arc::clone(&self.description);
             out.emit(EventKind::TopologyDescriptionChanged { previous, new });

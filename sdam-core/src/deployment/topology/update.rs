@@ -17,7 +17,7 @@ use crate::{
     topology::{Departure, TopologyDescription, TopologyType},
 };
 
-/// The consequences that the cause of an update has besides the new description.
+/// The effects of an update's cause, apart from the new description.
 #[derive(Default)]
 pub(super) struct Verdict {
     /// True if the description comes from a successful hello, so that the pool may become ready.
@@ -334,7 +334,7 @@ impl Diff {
         met.collect()
     }
 
-    /// Returns the servers that were lost, whatever the cause (C-20, G-3), or whose check has failed
+    /// Returns the servers that were lost for any reason (C-20, G-3), or whose check has failed
     /// again (F-53).
     fn lost(&self, responder: Option<ServerId>) -> SmallVec<[ServerId; 2]> {
         let changed = self.changed.iter().filter(|(before, after)| {
@@ -372,7 +372,7 @@ impl Diff {
         }
         for (before, after) in &self.changed {
             let is_responder = responder.is_some_and(|responder| responder.id == after.id);
-            // A server known only from a hint appears only in the topology's event (J-19).
+            // A change to `PossiblePrimary` appears only in the topology's event (J-19).
             if !is_responder && after.server_type != ServerType::PossiblePrimary {
                 changed(before, after);
             }

@@ -245,7 +245,7 @@ fn a_misspelled_option_is_answered_with_the_name_that_was_meant() {
         let text = parse(&format!("mongodb://a/?{option}")).warnings()[0].to_string();
         assert!(text.contains(&format!("(did you mean {name}?)")), "{text}");
     }
-    // The name might be a part of a password.
+    // After an `@` in the options, the name might be part of a password.
     let string = parse("mongodb://a/?replicaSte=rs&appname=x@");
     assert!(!string.warnings()[0].to_string().contains("did you mean"));
 }
