@@ -71,7 +71,7 @@ impl Account {
     }
 
     /// Replaces the operating system's source of random numbers for nonces. `TopologyBuilder` of
-    /// `sdam` sets that of its runtime.
+    /// `sdam` sets the source of its runtime.
     #[must_use]
     pub fn with_entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
         self.entropy = entropy;

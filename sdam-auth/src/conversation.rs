@@ -41,8 +41,8 @@ impl Conversation for PlainConversation {
     }
 }
 
-/// A conversation that consists of a single command. The server then takes the user from the
-/// client's certificate (Authentication: "MONGODB-X509").
+/// A MONGODB-X509 conversation, which consists of a single command. The server takes the user from
+/// the client's certificate (Authentication: "MONGODB-X509").
 pub(crate) struct X509Conversation(pub(crate) Arc<Shared>);
 
 impl X509Conversation {

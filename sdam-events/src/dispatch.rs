@@ -21,7 +21,8 @@ const BUDGET: usize = 128;
 /// The future that delivers the events of a queue to a sink. Each topology has one.
 ///
 /// It completes when the queue is closed and empty, or when the sink has
-/// [panicked](EventQueue::sink_failed). It then releases the sink, so that the sink's resources (the sending half of a channel, a file) are dropped.
+/// [panicked](EventQueue::sink_failed). It then releases the sink, so that the sink's resources,
+/// such as the sending half of a channel or a file, are dropped.
 ///
 /// # Cancel safety
 ///

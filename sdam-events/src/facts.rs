@@ -2,7 +2,7 @@
 //! failovers, flapping servers, and the time spent in each topology type.
 //!
 //! [`Facts`] is a plain value to which the events of one topology are passed, so it works with live
-//! and recorded events. [`FactSink`] passes it the events of a running topology.
+//! and recorded events. [`FactSink`] passes the events of a running topology to a [`Facts`].
 //!
 //! ```
 //! use sdam_events::facts::{Fact, FactSink};
@@ -57,8 +57,8 @@ pub enum Fact {
     OutageStarted(Outage),
     /// A server is writable again after an outage, or one primary directly followed another.
     FailoverEnded(Failover),
-    /// Just after the new primary was found, the old one reported that it had stepped down, so it
-    /// had not fallen silent before. This fact replaces the last
+    /// Just after the new primary was found, the old primary reported that it had stepped down, so
+    /// it had not been silent before. This fact replaces the last
     /// [`FailoverEnded`](Self::FailoverEnded).
     FailoverExplained(Failover),
     /// An available server became unavailable.
@@ -129,7 +129,7 @@ pub struct Facts {
 struct Sightings {
     /// The last answer that is known to show the server as writable.
     confirmed: Option<Instant>,
-    /// The last answer. It may later turn out to be the one in which the server reported that it
+    /// The last answer. It may later prove to be the answer in which the server reported that it
     /// stepped down.
     latest: Option<Instant>,
 }
@@ -144,8 +144,8 @@ impl Sightings {
     }
 }
 
-/// The longest time that a streaming server may take to answer without seeming overdue, until a
-/// longer time has been observed. It equals the default of `heartbeatFrequencyMS`.
+/// The longest time that a streaming server is expected to take to answer, unless a longer time has
+/// been observed. Equal to the default of `heartbeatFrequencyMS`.
 const USUAL_WAIT: Duration = Duration::from_secs(10);
 /// The time within which messages from two servers may arrive out of order.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -277,8 +277,8 @@ impl Facts {
         }
         let was_writable = std::mem::replace(&mut self.writable, new.accepts_writes());
         let handed_over = old.is_some() && primary.is_some() && primary != old;
-        // Only closing makes a known topology Unknown again. It is no outage, and ends the current
-        // one.
+        // Only closing makes a known topology Unknown again. Closing is not an outage, and it ends
+        // the current outage.
         let is_closed = new.topology_type() == TopologyType::Unknown;
         if let Some(outage) = self.outage.take_if(|_| is_closed) {
             self.without_before = self.without_before + outage.without_primary(at);
@@ -292,7 +292,7 @@ impl Facts {
                 None
             }
             (false, true) => self.outage.take(),
-            // The new primary answered before the loss of the old one was noticed.
+            // The new primary answered before the loss of the old primary was noticed.
             (true, true) if handed_over => Some(self.start_outage(at, old, new)),
             _ => None,
         };

@@ -1,7 +1,7 @@
 //! Delivers topology events in order, without loss as long as the sink keeps up.
 //!
 //! The engine pushes events into an [`EventQueue`](queue::EventQueue) while it holds its own locks;
-//! a [`Dispatcher`](dispatch::Dispatcher) takes them out and calls the user's
+//! a [`Dispatcher`](dispatch::Dispatcher) takes the events out and calls the user's
 //! [`EventSink`](sink::EventSink) without holding a lock. This crate spawns no tasks or threads,
 //! depends on no runtime and reads no clock: events carry the time at which they happened.
 //!

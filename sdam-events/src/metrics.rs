@@ -38,13 +38,13 @@
 //! totals are therefore gauges here; an exporter may declare them as counters, as `sdam export`
 //! does (`sdam_time_without_primary_seconds_total`).
 //!
-//! A time without a primary has [bounds](crate::facts::Outage::without_primary). They differ if the
-//! loss was silent: the lower bound counts from the time when the loss was noticed or the server
-//! became suspect, the upper one from the last answer of the old primary.
+//! A time without a primary has [bounds](crate::facts::Outage::without_primary). The bounds differ
+//! if the loss was silent: the lower bound counts from the time when the loss was noticed or the
+//! server became suspect, the upper bound from the last answer of the old primary.
 //!
-//! The names are sdam's own, because OpenTelemetry's conventions for database clients name metrics
-//! for connections and operations, but none for discovery. Labels have OpenTelemetry's names where
-//! those exist.
+//! The names are sdam's own, because OpenTelemetry's conventions for database clients define
+//! metrics for connections and operations, but none for discovery. Labels have OpenTelemetry's
+//! names where such names exist.
 //!
 //! | label | values |
 //! | --- | --- |
@@ -56,10 +56,10 @@
 //! | `result` of selections | `ok`, or a [failure](sdam_core::event::SelectionFailure::as_str) |
 //! | `type` | the specification's [server](sdam_core::server::ServerType::as_str) or [topology type](sdam_core::topology::TopologyType::as_str) |
 //!
-//! The facade cannot remove a gauge, so one that has no value is NaN: the round-trip times of a
-//! server that is lost or has left, and the time since the last reply of a server that has left. The
-//! other gauges of a server that has left are zero. (Exporters can be configured to drop idle ones,
-//! and `sdam export` removes both.)
+//! The facade cannot remove a gauge, so a gauge without a value is NaN: the round-trip times of a
+//! server that is lost or has left, and the time since the last reply of a server that has left.
+//! The other gauges of a server that has left are zero. (Exporters can be configured to drop idle
+//! gauges, and `sdam export` removes both kinds of gauges.)
 
 use std::{
     collections::BTreeMap,
@@ -160,8 +160,8 @@ impl MetricsSink {
     }
 
     /// Sets the gauges that change without an event: round-trip times, the times since the last
-    /// replies and without a primary, and the state of the queue. Call it before the metrics are
-    /// read, or every few seconds.
+    /// replies and without a primary, and the state of the queue. Call this method before the
+    /// metrics are read, or every few seconds.
     pub fn update(&self, now: Instant, topology: &TopologyDescription, queue: PendingEvents<'_>) {
         for server in topology.servers() {
             self.set_rtt(server);
@@ -204,7 +204,7 @@ impl MetricsSink {
     }
 
     fn set_rtt(&self, server: &ServerDescription) {
-        // A time of zero would count as a fast server.
+        // A round-trip time of zero would make the server look fast, so the gauges are NaN instead.
         let Some(rtt) = server.rtt else {
             return self.set_no_rtt(&server.address);
         };
@@ -230,8 +230,8 @@ impl MetricsSink {
         gauge!(SERVER_SUSPECTED, self.of_server(address)).set(flag(is_so));
     }
 
-    /// Adds to the losses of a server. Adding zero makes the counter begin before its first loss,
-    /// so that queries see that loss as an increase.
+    /// Adds to the losses of a server. Adding zero creates the counter before the first loss, so
+    /// that queries see the first loss as an increase.
     fn add_losses(&self, address: &ServerAddress, losses: u64) {
         counter!(SERVER_LOSSES, self.of_server(address)).increment(losses);
     }

@@ -46,7 +46,7 @@ mod tests;
 /// the queue's own lock, which is held only to append, never while a sink runs.
 ///
 /// `TopologyClosed` closes the queue. It is held back while heartbeats, connections, check-outs or
-/// commands are under way, so that all of them end before it and it is the last event.
+/// commands are under way, so that all of these end first and `TopologyClosed` is the last event.
 /// [`close`](Self::close) ends this wait early.
 pub struct EventQueue {
     topology: ObjectId,
@@ -249,8 +249,8 @@ impl EventQueue {
         let mut delivered = 0;
         loop {
             let stopped = self.deliver(sink, usize::MAX, &mut delivered);
-            // Another consumer may have returned 0 because this one was busy. This consumer then
-            // has to deliver that one's events, too, in another round.
+            // Another consumer may have returned 0 because this consumer was busy. In that case,
+            // this consumer delivers the other consumer's events in another round.
             if stopped != Stopped::Empty || self.depth() == 0 {
                 return delivered;
             }

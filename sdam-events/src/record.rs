@@ -1,7 +1,8 @@
 //! Recordings of a topology: all its inputs and events, as lines of JSON.
 //!
-//! A recording can be replayed: the feature `replay` feeds its inputs to a new state machine and
-//! compares the effects. A recording from a user's machine can therefore serve as a test.
+//! A recording can be replayed: the module [`replay`](crate::replay) feeds its inputs to a new
+//! state machine and compares the effects. A recording from a user's machine can therefore serve as
+//! a test.
 //!
 //! ```no_run
 //! use std::{fs::File, io::BufWriter};

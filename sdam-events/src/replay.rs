@@ -44,7 +44,8 @@ mod tests;
 ///
 /// # Errors
 ///
-/// If the recording cannot be read, has another version of the format, or lacks data to which it refers.
+/// If the recording cannot be read, has another version of the format, or lacks data to which it
+/// refers.
 pub fn replay(recording: impl BufRead) -> Result<Outcome, ReplayError> {
     replay_to(recording, |_, _| {})
 }
@@ -57,7 +58,7 @@ pub fn replay(recording: impl BufRead) -> Result<Outcome, ReplayError> {
 ///
 /// # Errors
 ///
-/// As [`replay`].
+/// The same as for [`replay`].
 pub fn replay_to(
     recording: impl BufRead,
     mut observe: impl FnMut(u64, &Event),

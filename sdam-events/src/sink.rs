@@ -75,7 +75,7 @@ mod tests;
 /// # assert_eq!(sink.0.into_inner().unwrap(), (Some(ServerAddress::new("a", 27017)), 1));
 /// ```
 pub trait EventSink: Send + Sync + Debug + 'static {
-    /// Handles `event`. To keep it, clone it, which is cheap.
+    /// Handles `event`. A sink that keeps the event clones it, which is cheap.
     fn emit(&self, event: &Event);
 
     /// Returns the events that the sink receives. The payloads of other events are not even built.

@@ -1,4 +1,4 @@
-//! The connections of a pool, and how they are used while they are checked out.
+//! The connections of a pool, and the operations on a connection that is checked out.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -23,7 +23,7 @@ use crate::{
     machine::{Pin, Pooled},
 };
 
-/// A connection that is checked out. Dropping it checks it in.
+/// A connection that is checked out. Dropping this value checks the connection in.
 ///
 /// The connection is then closed if a command on it failed or was dropped, or if its generation is
 /// outdated.
@@ -176,14 +176,14 @@ impl Member {
         }
     }
 
-    /// Looks for the end of an idle connection without waiting. If it has ended, it is not usable
-    /// any more.
+    /// Checks, without waiting, whether an idle connection is still open. If it is not, the
+    /// connection is marked as discarded.
     ///
-    /// Receiving finds more than the readiness of the socket would: with TLS 1.3, a server may have
-    /// sent session tickets.
+    /// It is not enough to check whether the socket is readable: with TLS 1.3, the socket of an
+    /// open connection is readable if the server has sent session tickets.
     pub(crate) fn is_open(&mut self, now: Instant) -> bool {
         let connection = self.established.connection();
-        // A connection that blocks times out at once.
+        // With this deadline, a blocking connection times out at once.
         connection.set_deadline(Some(now));
         // This is unwind safe, because a connection that panics is closed.
         let look = AssertUnwindSafe(|| match connection.recv().now_or_never() {

@@ -92,9 +92,9 @@ impl<C: Pooled> Core<C> {
 pub(crate) struct Interrupt {
     generation: Generation,
     service: Option<ObjectId>,
-    /// Relaxed accesses suffice: the waker orders them with its registration, and no other data is
-    /// published through the flag. A check-in that reads an old value does no harm, because the
-    /// pool also compares the connection's generation.
+    /// Relaxed accesses suffice: `waker` orders the accesses when it is registered and woken, and
+    /// no other data is published through the flag. A check-in that reads an old value does no
+    /// harm, because the pool also compares the connection's generation.
     is_set: AtomicBool,
     waker: AtomicWaker,
 }
@@ -119,7 +119,8 @@ impl Interrupt {
             if let Poll::Ready(output) = command.as_mut().poll(cx) {
                 return Poll::Ready(Some(output));
             }
-            // Registered first, so that a later interruption wakes the task.
+            // The waker is registered before the flag is read, so that a later interruption wakes
+            // the task.
             self.waker.register(cx.waker());
             if self.is_set() {
                 return Poll::Ready(None);

@@ -68,17 +68,17 @@ impl Inner {
 
     pub(crate) fn check_in(&self, member: Box<Member>, pin: Option<Pin>) {
         self.events.checked_in(member.id);
-        // Without `maxIdleTimeMS`, the time of the last use is sufficient, and spares a look at the
-        // clock.
+        // Without `maxIdleTimeMS`, the time of the last use is sufficient, so the clock is not
+        // read.
         let limit = self.context.options.pool.max_idle_time;
         let now = limit.map_or(member.used, |_| self.clock().now());
         self.change(|machine| machine.check_in(member, pin, now));
     }
 
     /// Opens the connection with number `id`, over the early socket if there is one, and adds it to
-    /// the pool. A socket that is still being opened will be open sooner than a new one. The attempt
-    /// begins with the call and ends when the future ends or is dropped, even if the future was
-    /// never polled. The future does not keep the pool alive.
+    /// the pool. An early socket that is still being opened will be open sooner than a new socket.
+    /// The attempt begins with the call and ends when the future ends or is dropped, even if the
+    /// future was never polled. The future does not keep the pool alive.
     pub(crate) fn open(
         self: &Arc<Self>,
         id: u64,
@@ -116,7 +116,7 @@ impl Inner {
     }
 
     /// Opens a socket before the pool is ready. Errors are ignored, because the monitor or the next
-    /// attempt to open a connection will report its own.
+    /// attempt to open a connection will report its own error.
     pub(crate) fn dial_early(&self) -> EarlySocket {
         let (context, timeout) = (self.context.clone(), self.context.options.connect_timeout);
         async move { context.dial(timeout).await.ok() }.boxed()

@@ -39,8 +39,8 @@ pub(crate) trait Pooled {
     fn generation(&self) -> Generation;
     /// Returns the service behind a load balancer to which the connection leads.
     fn service(&self) -> Option<ObjectId>;
-    /// Returns whether the connection can be used again. It cannot if an exchange on it failed or
-    /// was dropped, or if it was interrupted.
+    /// Returns whether the connection can be used again. A connection cannot be used again if an
+    /// exchange on it failed or was dropped, or if it was interrupted.
     fn is_usable(&self) -> bool;
 }
 
@@ -141,7 +141,7 @@ struct Pinned {
 pub(crate) enum CheckOut<C> {
     Connection(C),
     /// A connection that was idle for so long that it may have been closed by the server, or by a
-    /// proxy or firewall in between. The caller checks it in as unusable if it was.
+    /// proxy or firewall in between. If it has been closed, the caller checks it in as unusable.
     Cold(C),
     Wait(Ticket),
 }
@@ -452,7 +452,7 @@ impl<C: Pooled> Machine<C> {
     }
 }
 
-/// The time after which an idle connection is looked at before it is used.
+/// The idle time after which a connection is checked before it is used.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 impl Pinned {

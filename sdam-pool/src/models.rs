@@ -156,7 +156,8 @@ fn a_waiting_check_out_gets_the_connection_that_another_thread_checks_in() {
 
 #[test]
 fn a_check_out_that_is_dropped_while_it_is_served_passes_the_connection_on() {
-    // If a check-out is dropped while it is served, the next one gets the connection (P-9).
+    // If a check-out is dropped while a connection is handed to it, the next check-out gets the
+    // connection (P-9).
     explore(3, || {
         let pool = pool(1);
         let connection = first_connection(&pool);
@@ -178,7 +179,7 @@ fn a_check_out_that_is_dropped_while_it_is_served_passes_the_connection_on() {
 
 #[test]
 fn no_check_out_is_lost_and_none_is_stale_when_the_pool_is_cleared_beside_it() {
-    // A clear makes connections stale, and check-outs fail or get a newer one (F-63, I-1).
+    // A clear makes connections stale, and check-outs fail or get a newer connection (F-63, I-1).
     explore(2, || {
         let pool = pool(1);
         let connection = first_connection(&pool);

@@ -1,5 +1,5 @@
-//! The pools of a topology: the factory, the handle of a server's pool, and how it checks
-//! connections out: by taking an idle one, opening one or waiting.
+//! The factory of a topology's pools, the handle of a server's pool, and the check-out of
+//! connections: taking an idle one, opening a new one, or waiting.
 
 use std::{
     future::{Future, poll_fn},
@@ -77,8 +77,8 @@ impl PoolFactory for Pools {
 
 /// The connection pool of one server (CMAP: "Connection Pool").
 ///
-/// [`Pools`] creates it, and the topology marks it as ready, clears and closes it.
-/// A selection returns it:
+/// [`Pools`] creates the pool, and the topology marks it as ready, clears it and closes it. A
+/// selection returns the pool:
 ///
 /// ```no_run
 /// # async fn example(pool: &sdam_pool::Pool, ping: &[u8]) -> Result<(), sdam_core::error::Error> {
@@ -133,7 +133,7 @@ impl Pool {
     /// Overrides").
     ///
     /// If a connection is still being opened for this check-out at the deadline, the next check-out
-    /// gets it.
+    /// gets the connection.
     ///
     /// # Errors
     ///

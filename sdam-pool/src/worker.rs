@@ -37,7 +37,7 @@ enum Early {
 }
 
 impl Worker {
-    /// Creates the worker of `pool`, which it does not keep alive.
+    /// Creates the worker of `pool`. The worker does not keep the pool alive.
     pub(crate) fn new(pool: Weak<Inner>) -> Self {
         let (attempts, timer) = (Vec::new(), DeadlineTimer::default());
         Self { pool, attempts, early: Early::None, timer, has_ended: false }

@@ -42,7 +42,8 @@ pub(crate) fn of(handle: Handle) -> Arc<dyn Clock> {
 /// The timers of a tokio runtime, and a flag that is true once the runtime has shut down.
 ///
 /// Polling a tokio timer panics after its runtime has shut down. Tokio drops all tasks before it
-/// stops its timers, so a sentinel task that sets `shut_down` when it is dropped sets it in time.
+/// stops its timers. A sentinel task, which sets `shut_down` when it is dropped, therefore sets the
+/// flag in time.
 #[derive(Debug)]
 struct Driver {
     handle: Handle,

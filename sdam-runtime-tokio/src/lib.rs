@@ -89,11 +89,11 @@ fn refuse(reason: &str, remedy: &str) -> ConfigError {
     ConfigError::new("runtime", "tokio", reason, remedy)
 }
 
-/// A tokio stream with the I/O traits of `futures`: a [`ByteStream`].
+/// A tokio stream that implements [`ByteStream`] and the I/O traits of `futures`.
 ///
 /// Meant for programs that open or accept a socket themselves, and then relay it or pass it to a
-/// transport's layers. The runtime's context is needed only to open a socket; an open one works
-/// everywhere.
+/// transport's layers. The runtime's context is needed only to open a socket; an open socket works
+/// on every thread.
 #[derive(Debug)]
 pub struct TokioStream<S>(pub S);
 

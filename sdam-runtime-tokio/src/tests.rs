@@ -25,7 +25,7 @@ fn runtime_keeps_its_contracts() {
     conformance::dial(dial, runtime.backend.clock);
 }
 
-/// A current-thread runtime that must be driven by a thread.
+/// A current-thread runtime and the thread that drives it.
 struct OneThread {
     handle: Handle,
     stop: oneshot::Sender<()>,

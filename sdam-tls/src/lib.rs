@@ -2,10 +2,10 @@
 //!
 //! [`Rustls`] creates the TLS of a topology from its [options](sdam_core::options::TlsOptions). It
 //! works over every [`ByteStream`](sdam_transport::stream::ByteStream): sockets of any runtime,
-//! blocking sockets, and simulated ones, whose servers also need a TLS library
+//! blocking sockets, and simulated sockets. Simulated servers also need a TLS library
 //! (`TlsServers::accept_by` of `sdam-sim`). The crate depends on no runtime, has no global state,
-//! and reads no clock except the wall clock to check the validity of certificates. The cryptography
-//! is also passed as a value.
+//! and reads no clock except the wall clock to check the validity of certificates. The caller
+//! passes the cryptography as a value.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -67,7 +67,7 @@
 //! - Once MongoDB Atlas uses certificates that offer only OCSP, their revocation cannot be checked.
 //! - The same is true of your own certificate authority if its certificates offer only OCSP.
 //!
-//! An encrypted connection takes about 10 KiB more memory than a plain-text one once it is
+//! An encrypted connection takes about 10 KiB more memory than a plain-text connection once it is
 //! established.
 //!
 //! # Errors
@@ -81,9 +81,9 @@
 //! | a closed connection | `Network` |
 //! | the deadline | `Timeout` |
 //!
-//! With TLS 1.3, a server rejects a client's certificate only after the handshake, so it is the
-//! first read that fails with such an error. `mongod` closes the connection without an alert in
-//! this case; if the server requested a certificate, the error mentions this possible cause.
+//! With TLS 1.3, a server rejects a client's certificate only after the handshake, so the first
+//! read fails with such an error. `mongod` closes the connection without an alert in this case; if
+//! the server requested a certificate, the error mentions this possible cause.
 //!
 //! Once data from the server has arrived, an alert or a record that cannot be decrypted means that
 //! the connection is broken. The error then has the kind `Network` and the stage that the user of

@@ -43,7 +43,7 @@ pub enum Reason {
     Revoked,
     /// The server's certificate is not acceptable for another reason.
     Certificate,
-    /// The server requires a client certificate, or rejects the one it received.
+    /// The server requires a client certificate, or rejects the certificate that it received.
     ClientCertificate,
     /// The server answered without TLS.
     PlainText,
@@ -316,13 +316,13 @@ pub(crate) fn failure(error: &Error) -> String {
             Some(detail) => words(detail),
             None => other.to_string(),
         },
-        // The library has words for the others.
+        // The library's own messages for the other errors are readable.
         error => error.to_string(),
     }
 }
 
-/// Returns what makes a certificate unacceptable, and how to issue one that is acceptable, for the
-/// server `host` or for a client. The subject of the sentence is the certificate.
+/// Returns the fault of the certificate of the server `host` or of a client, and the way to issue
+/// an acceptable one. The text continues a sentence whose subject is the certificate.
 fn fault(error: &CertificateError, host: Option<&str>) -> String {
     use CertificateError as Fault;
     if let Fault::Other(other) = error {
@@ -368,7 +368,8 @@ const NO_VERSION: &str =
     "the server speaks neither TLS 1.2 nor TLS 1.3, which this client requires; update the server";
 /// The maximum number of names to list, because certificates of hosting services contain hundreds.
 const MAX_NAMES: usize = 8;
-/// The ends of the object identifiers of signatures that are no longer accepted, in DER.
+/// The last bytes, in DER, of the object identifiers of signature algorithms that are no longer
+/// accepted, and the names of their hash functions.
 const WEAK: [(&[u8], &str); 4] = [
     (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x05, 0x05, 0x00], "SHA-1"),
     (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x05], "SHA-1"),

@@ -31,8 +31,8 @@ pub(crate) struct Verifier {
     /// certificate proves nothing, and the option is meant for certificates whose keys the library
     /// may be unable to check.
     pub(crate) chain: Option<Arc<WebPkiServerVerifier>>,
-    /// Certificates that are trusted as server certificates, not only as authorities. They are
-    /// those of the application's `tlsCAFile`, because a server may present a self-signed
+    /// Certificates that are trusted as server certificates, not only as authorities. These are the
+    /// certificates of the application's `tlsCAFile`, because a server may present a self-signed
     /// certificate from that file as its own.
     pub(crate) trusted: Vec<CertificateDer<'static>>,
     /// The revocation lists for the chain and for the trusted server certificates.
@@ -55,9 +55,9 @@ impl ServerCertVerifier for Verifier {
         };
         let mut result =
             chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        // The library rejects an authority's certificate as a server certificate, but
-        // `openssl req -x509` creates such certificates. Before rejecting one, the library has
-        // checked only the validity period, so the other checks follow here.
+        // The library rejects an authority's certificate as a server certificate, but `openssl req
+        // -x509` creates such certificates. Before the rejection, the library has checked only the
+        // validity period, so the other checks follow here.
         if result.as_ref().is_err_and(is_of_authority) && self.trusted.contains(end_entity) {
             check_purpose(end_entity)?;
             check_revocation(end_entity, &self.lists, &self.algorithms, now)?;
@@ -243,7 +243,7 @@ impl<'a> Value<'a> {
         Some(Self { tag, content: whole.get(header..)?, whole })
     }
 
-    /// Returns the values inside this one.
+    /// Returns the values inside this value.
     fn values(self) -> impl Iterator<Item = Value<'a>> {
         let mut rest = self.content;
         std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
-//! The transport and connection traits: connections that carry whole wire messages. Also contains
-//! a transport around another one.
+//! The transport and connection traits: connections that carry whole wire messages. Also contains a
+//! transport that wraps another transport.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -25,10 +25,10 @@ use crate::{
 /// - A host name is looked up, and its addresses are tried until one answers.
 /// - An error says at which [`stage`](Error::stage) the attempt failed, and is a timeout
 ///   if and only if time ran out.
-/// - The attempt ends with a time-out once `deadline` has passed; without one it takes as long as
-///   the operating system allows.
+/// - The attempt ends with a time-out once `deadline` has passed; without a deadline, the attempt
+///   takes as long as the operating system allows.
 /// - Dropping the future abandons the attempt: a socket that it has opened is closed.
-/// - A path is connected to as a Unix domain socket, or refused by
+/// - If the target is a path, a Unix domain socket is opened, or the target is refused with
 ///   [`DialTarget::unsupported`](crate::dial::DialTarget::unsupported).
 /// - After the runtime behind the transport has ended, an attempt succeeds or fails, and neither
 ///   panics nor outlasts its deadline.
@@ -52,10 +52,10 @@ pub trait Transport: Send + Sync + Debug + 'static {
         Guards::NONE
     }
 
-    /// Returns a transport with `layers` between its sockets and its messages. Each of them
-    /// replaces the layer of the same kind that this transport already has. The default
-    /// implementation returns `None`, and so should a transport that does not support one of the
-    /// layers. A topology whose options need that layer then refuses to start.
+    /// Returns a transport with `layers` between its sockets and its messages. Each layer replaces
+    /// the layer of the same kind that this transport already has. The default implementation
+    /// returns `None`. A transport that does not support one of the layers should also return
+    /// `None`. A topology whose options need that layer then refuses to start.
     fn with_layers(&self, layers: Layers) -> Option<Arc<dyn Transport>> {
         let _ = layers;
         None
@@ -66,22 +66,23 @@ pub trait Transport: Send + Sync + Debug + 'static {
 ///
 /// # Contract
 ///
-/// - The caller holds no lock, and may poll the futures by any executor on any thread, each poll on
-///   another one.
+/// - The caller holds no lock, and may poll the futures by any executor, and each poll may be on
+///   another thread.
 /// - Messages arrive whole, in order, and once.
 /// - A message longer than the connection accepts is refused by its header, as a protocol error.
 /// - A connection that the server closes or resets, in the middle of a message or before, is a
 ///   network error at [`Stage::Hello`].
 /// - A `send` or `recv` that failed, or was dropped before it was ready, makes the connection
-///   unusable: every later call fails, and no half message is ever read as the start of the next.
+///   unusable: every later call fails, and the rest of a message is never read as the start of the
+///   next message.
 /// - A `recv` that is dropped or times out while no reply is due, and before a byte has arrived,
-///   leaves the connection as it was. Pools poll it once to look at an idle connection.
+///   leaves the connection unchanged. Pools poll `recv` once to check an idle connection.
 /// - A connection that blocks ends `send` and `recv` with a time-out when the deadline that was set
 ///   has passed.
 /// - Dropping the connection closes its socket, at once or as soon as the runtime runs, without
 ///   further polling. That ends a stream of replies at the server.
 /// - After the runtime behind the connection has ended, `recv` may fail, stay pending or continue
-///   to work. Dropping the connection closes its socket unless that has already happened.
+///   to work. Dropping the connection closes its socket unless the socket is already closed.
 ///
 /// Memory for a message grows with the bytes that arrive, not with the announced length.
 #[async_trait]
@@ -109,7 +110,7 @@ pub trait Connection: Send + Debug + 'static {
     /// The code that opens a connection sets the limit. Monitors use a small limit that is
     /// sufficient for hello replies, and pools use the limit that the server announced
     /// ([`Hello::max_message_size`]). A transport that receives whole messages, such as a simulated
-    /// one, may ignore the limit.
+    /// transport, may ignore the limit.
     ///
     /// [`Hello::DEFAULT_MAX_MESSAGE_SIZE`]: sdam_core::hello::Hello::DEFAULT_MAX_MESSAGE_SIZE
     /// [`Hello::max_message_size`]: sdam_core::hello::Hello::max_message_size
@@ -129,7 +130,7 @@ pub trait Connection: Send + Debug + 'static {
 /// An open connection together with its [`Exchange`], which knows whether another request may be
 /// sent.
 ///
-/// As a [`Connection`], it carries the messages of a driver that frames its own. A message that is
+/// As a [`Connection`], it carries messages that a driver has framed itself. A message that is
 /// longer than the server accepts is refused with an error of kind
 /// [`Invalid`](sdam_core::error::ErrorKind::Invalid), and changes nothing. Messages that are out of
 /// order are carried, but break the exchange.
@@ -145,7 +146,7 @@ impl Line {
         Self { connection, exchange: Exchange::new() }
     }
 
-    /// Limits the sizes of later messages to those that the server has announced.
+    /// Makes later messages obey the size limits that the server has announced.
     pub fn set_limits(&mut self, hello: &Hello) {
         self.connection.set_max_message_size(hello.max_message_size());
         self.exchange.set_limits(hello);
@@ -163,7 +164,8 @@ impl Line {
     }
 
     /// Sends a request of the [exchange](Self::exchange) and returns the reply to it. Errors have
-    /// the given stage. At [`Stage::Hello`], a server's refusal of TLS that came late keeps its own.
+    /// the given stage. Exception: at [`Stage::Hello`], the error of a server that rejects the
+    /// client's certificate after the TLS handshake keeps [`Stage::Tls`].
     pub async fn converse(
         &mut self,
         request: Result<WireMessage, WireError>,
@@ -193,7 +195,7 @@ impl Line {
         Ok(reply)
     }
 
-    /// Returns the exchange, and breaks it until it is restored.
+    /// Returns a copy of the exchange, and breaks the exchange until the copy is restored.
     fn take(&mut self) -> Exchange {
         let exchange = self.exchange.clone();
         self.exchange.break_off();
@@ -201,8 +203,9 @@ impl Line {
     }
 }
 
-/// Sets the stage of an error of a connection. It is [`Stage::Hello`] unless the stream knows better:
-/// with TLS 1.3, a server refuses the client's certificate after the handshake.
+/// Sets the stage of an error of a connection. At [`Stage::Hello`], the stage is kept: it is
+/// already [`Stage::Hello`], or [`Stage::Tls`] if the server has rejected the client's certificate,
+/// which happens after the handshake with TLS 1.3.
 fn staged(error: Error, stage: Stage) -> Error {
     if stage == Stage::Hello { error } else { error.at(stage) }
 }
@@ -219,8 +222,8 @@ impl Connection for Line {
     }
 
     async fn recv(&mut self) -> Result<WireMessage, Error> {
-        // While no reply is due, a receive that is dropped or times out leaves the connection as it
-        // was.
+        // While no reply is due, a receive that is dropped or times out leaves the connection
+        // unchanged.
         let mut received =
             if self.exchange.is_usable() { self.exchange.clone() } else { self.take() };
         let outcome = self.connection.recv().await;
@@ -228,7 +231,8 @@ impl Connection for Line {
             self.exchange.break_off();
         }
         let message = outcome?;
-        // A message that is not the reply breaks the exchange, but the driver may want to see it.
+        // A message that is not the reply breaks the exchange, but is returned, because the driver
+        // may need it.
         let _ = received.accept(&message);
         self.exchange = received;
         Ok(message)

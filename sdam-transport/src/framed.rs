@@ -34,7 +34,7 @@ mod tests;
 /// mark. After a future has failed, or has been dropped before it was ready, every later call
 /// therefore fails, and cancellation can never make the middle of a message look like the start of
 /// the next one. A receive sets the mark only once a reply is due or a byte has arrived, so that an
-/// idle connection can be looked at.
+/// idle connection can be checked.
 ///
 /// Errors have [`Stage::Hello`], which is correct for monitoring connections. Users of other
 /// connections set the stage with [`Error::at`].
@@ -117,7 +117,8 @@ impl<S: ByteStream> Framed<S> {
         WireMessage::decode(mem::replace(&mut self.received, rest)).map_err(invalid)
     }
 
-    /// Returns the length of the message, or of its header until that has been received.
+    /// Returns the length of the message, or the length of a header if the header has not been
+    /// received yet.
     fn wanted(&self) -> Result<usize, Error> {
         let Some(header) = self.received.first_chunk() else {
             return Ok(Header::LENGTH);
@@ -159,8 +160,9 @@ impl<S: ByteStream> Framed<S> {
     /// Reads once. May read more than `wanted` bytes, which saves a system call for the header of
     /// each message.
     ///
-    /// The first bytes of a message go through the stack, because streaming connections spend most
-    /// of their time in this wait, and need no buffer for it.
+    /// The first bytes of a message are read into a buffer on the stack. Streaming connections
+    /// spend most of their time waiting for these bytes, and thus need no memory on the heap
+    /// meanwhile.
     fn poll_read(&mut self, wanted: usize, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let (stream, received) = (Pin::new(&mut self.stream), &mut self.received);
         let filled = received.len();

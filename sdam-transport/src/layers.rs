@@ -35,7 +35,8 @@ pub struct Layers {
 #[non_exhaustive]
 pub struct Guards {
     /// The transport negotiates TLS on every connection, with its own options. A topology then
-    /// refuses to start if a TLS option other than `tls=true` is set, because it would be ignored.
+    /// refuses to start if a TLS option other than `tls=true` is set, because the option would be
+    /// ignored.
     pub tls: bool,
     /// The transport opens every connection through the proxy.
     pub proxy: bool,

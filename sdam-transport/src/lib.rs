@@ -2,7 +2,7 @@
 //!
 //! The code depends on no runtime, has no global state and makes no random choice: the clock,
 //! transport, resolver, spawner, entropy and seed are passed in as values. Threads are spawned only
-//! by the conformance suite and by [`system`], from which runtimes are built.
+//! by [`system`], from which runtimes are built.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -16,8 +16,9 @@
 //! | [`stream`], [`framed`], [`dial`], [`race`], [`net`] | a transport for runtimes with sockets |
 //! | [`system`] | shared parts of runtimes: entropy, epoch, timers, look-ups, socket options |
 //! | [`local`], [`pipe`] | adapters for tasks and sockets that stay on one thread |
-//! | `conformance` | the conformance suite for runtimes (feature `conformance`) |
-//! | `testing` | a clock that tests advance (feature `testing`) |
+//!
+//! The crate `sdam-testkit` contains the conformance suite for runtimes, and a clock that tests
+//! advance.
 //!
 //! # Implementing a runtime
 //!

@@ -48,9 +48,9 @@ pub fn remote() -> (Remote, Jobs) {
 }
 
 impl Remote {
-    /// Sends `work` to the thread of the [`Jobs`], which calls it and drives the future that it
-    /// returns. The future need not be `Send`. This does not wait for the work to finish. If the
-    /// [`Jobs`] are dropped, the work is dropped as well, possibly before this returns.
+    /// Sends `work` to the thread of the [`Jobs`]. That thread calls `work` and drives the returned
+    /// future, which need not be `Send`. The call does not wait for the work to finish. If the
+    /// [`Jobs`] are dropped, the work is dropped as well, possibly before the call returns.
     pub fn run<F: Future<Output = ()> + 'static>(&self, work: impl FnOnce() -> F + Send + 'static) {
         // If the `Jobs` have been dropped, sending fails and drops the work, as the contract
         // demands.

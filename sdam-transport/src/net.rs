@@ -85,7 +85,7 @@ impl<D: Dial> NetTransport<D> {
         deadline: Option<Instant>,
     ) -> Result<D::Stream, Error> {
         match &self.layers.proxy {
-            // Boxed, so that connections without a proxy need no room for it.
+            // The future is boxed, so that connections without a proxy need no memory for it.
             Some(proxy) if !place.is_unix() => Box::pin(self.pass(proxy, place, deadline)).await,
             _ => self.dial(place, deadline).await,
         }

@@ -29,10 +29,9 @@ pub struct Piped {
 
 /// The end of a [`Piped`] that stays on the socket's thread.
 ///
-/// Each channel holds one item, so the socket is not read faster than the stream is, and the stream
-/// is not written faster than the socket is. The socket must be closed as soon as `to_send` ends,
-/// even if a read is pending: race the read loop against the write loop, and drop both when one
-/// ends.
+/// Each channel holds one item, so the socket is read no faster than the stream, and the stream is
+/// written no faster than the socket. The socket must be closed as soon as `to_send` ends, even if
+/// a read is pending: race the read loop against the write loop, and drop both when one ends.
 #[derive(Debug)]
 pub struct PipeEnd {
     /// Takes the bytes that the socket has received. The stream reports an error once, and ends

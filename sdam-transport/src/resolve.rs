@@ -13,8 +13,8 @@ use sdam_core::{error::Error, srv::SrvRecords};
 ///
 /// - The caller holds no lock, and may poll the futures by any executor on any thread.
 /// - Dropping a future abandons the look-up, so the caller enforces `timeout`. Only a blocking
-///   resolver must enforce it itself, because it cannot be raced against a timer; others may ignore
-///   `timeout`. `None` means no limit.
+///   resolver must enforce `timeout` itself, because its look-ups cannot be raced against a timer;
+///   other resolvers may ignore `timeout`. `None` means no limit.
 /// - A name without records of the requested type yields an empty list. A failed look-up is an
 ///   error at [`Stage::Dns`](sdam_core::error::Stage::Dns).
 /// - Nothing is cached longer than the records' time to live.

@@ -222,7 +222,7 @@ impl Drop for Timer {
         if let Some(number) = self.number {
             let timers = &self.clock.timers;
             let removed = timers.state().waiting.remove(&(self.deadline, number));
-            // The lock is released first, because dropping a waker may take it.
+            // The lock is released first, because dropping a waker may take the lock.
             drop(removed);
             timers.changed.notify_one();
         }

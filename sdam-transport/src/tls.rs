@@ -23,7 +23,7 @@ pub trait TlsProvider: Send + Sync + Debug + 'static {
     fn tls(&self, options: &TlsOptions) -> Result<Arc<dyn Tls>, ConfigError>;
 
     /// Returns whether a client certificate is sent to servers that request one. MONGODB-X509
-    /// requires it.
+    /// requires a client certificate.
     fn has_client_certificate(&self, options: &TlsOptions) -> bool {
         options.certificate_key_file.is_some()
     }

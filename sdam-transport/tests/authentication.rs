@@ -66,8 +66,8 @@ impl PoolHost for Host {
     }
 }
 
-/// An authenticator that sends two commands. Its field is the result of `begin`; if it is `None`,
-/// `begin` waits forever.
+/// An authenticator that sends two commands. Its field is the result of `begin`; if the field is
+/// `None`, `begin` waits forever.
 #[derive(Debug)]
 struct Script(Option<Result<(), Error>>);
 
@@ -194,7 +194,7 @@ fn a_driver_adds_fields_to_the_handshake_and_reads_the_servers_answer() {
 
 #[test]
 fn a_message_that_the_server_does_not_accept_by_the_hello_of_its_connection_is_not_sent() {
-    // O-36
+    // A message that exceeds the limits of the server is not sent (O-36).
     let mut small = mongos();
     small.extend(doc! { "maxBsonObjectSize": 1000, "maxMessageSizeBytes": 2000 });
     let bench = Bench::new(&small, Some(&ok()));

@@ -1,7 +1,7 @@
 //! Measures the time from the start of a client until it has found the primary, and until its first
 //! ping is answered, on a real replica set whose primary is the seed.
 //!
-//! Each client is a process of its own.
+//! Each client runs in its own process.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 

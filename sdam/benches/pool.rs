@@ -41,7 +41,8 @@ impl Manager for Numbers {
     }
 }
 
-/// Creates pools that read the clock of the system, because that of the simulation is behind a lock.
+/// Creates pools that read the clock of the system, because the clock of the simulation is behind a
+/// lock.
 #[derive(Debug)]
 struct Timed(Pools);
 
@@ -95,7 +96,7 @@ fn main() {
         return;
     }
     let pair = || drop(pool.check_out().now_or_never().unwrap().unwrap());
-    // A connection that was idle for more than a second is looked at, which allocates.
+    // A connection that was idle for more than a second is checked first, and this check allocates.
     pair();
     let allocations = allocation_counter::measure(pair).count_total;
     println!("bench: pool/pair/allocations {allocations} allocations");

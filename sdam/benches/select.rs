@@ -65,7 +65,7 @@ fn benches(criterion: &mut Criterion, runtime: &Runtime) {
         });
         // Measures a selection on this thread while another thread selects in a loop. The other
         // thread does not slow the selection down unless the two contend: in one of four cases, two
-        // threads share a counting lane.
+        // threads share an operation counter.
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -85,7 +85,7 @@ fn benches(criterion: &mut Criterion, runtime: &Runtime) {
 const WAITERS: usize = 1000;
 
 /// Measures the time between the first and the last wake-up when many selections wait for a primary
-/// and one is found.
+/// and a primary is found.
 fn waiters(host: &tokio::runtime::Runtime, runtime: &Runtime) {
     let server = ServerAddress::new("db.lan", 20_000);
     let hosts = [server.clone()];
@@ -140,11 +140,11 @@ const OPERATION: Duration = Duration::from_micros(5);
 /// Measures the ratio of the selections that two threads make to those that one thread makes in the
 /// same time.
 ///
-/// A selection with only one suitable server reads nothing that threads of other lanes write.
-/// Comparing two servers means reading recent counts of other threads (L-41), and fetching those
-/// from another core takes longer than the rest of the selection. Threads that do nothing but
-/// select therefore contend. Threads that also use the selected server do not, because they select
-/// far less often.
+/// Threads are distributed over several operation counters. A selection with only one suitable
+/// server reads nothing that threads with other counters write. To compare two servers, a selection
+/// reads recent counts of other threads (L-41), and fetching these counts from another core takes
+/// longer than the rest of the selection. Threads that do nothing but select therefore contend.
+/// Threads that also use the selected server do not, because they select far less often.
 fn scaling(runtime: &Runtime) {
     let topology = topology(runtime, 3, false);
     let nearest = Criteria::read(ReadMode::Nearest).unwrap();

@@ -150,7 +150,7 @@ fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
 
 #[test]
 fn the_source_of_the_connection_string_is_that_of_a_credential_in_code() {
-    // The string or its TXT record names the database (B-38).
+    // The connection string or its TXT record names the database (B-38).
     let check = |mechanism: Option<&str>, source: &str| {
         let mut options = Options::parse("mongodb://a/?authSource=staff").unwrap();
         let mut credential = Credential::new("ada", "pencil");

@@ -198,7 +198,7 @@ fn converse(
         Arc::new(Keys::derive(mechanism, &secret, challenge.salt(), iterations))
     };
     let last = challenge.answer(keys);
-    // A server that does not accept the proof may send a final message all the same.
+    // A server that does not accept the proof may nevertheless send a final message.
     let reply = server.finish(last.message());
     last.verify(&tamper(1, reply.unwrap_or_else(|| b"v=AAAA".to_vec())))
 }

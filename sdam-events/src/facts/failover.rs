@@ -91,8 +91,8 @@ impl Outage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failover {
-    /// The outage before the failover. If the new primary was found before the loss of the old one
-    /// was noticed, the loss counts as noticed when the new primary was found.
+    /// The outage before the failover. If the new primary was found before the loss of the old
+    /// primary was noticed, the loss counts as noticed when the new primary was found.
     pub outage: Outage,
     /// The primary that was found; `None` if the topology has no primaries.
     pub new: Option<ServerAddress>,

@@ -71,8 +71,8 @@ impl Script {
         assert_eq!(without, Bounds { at_least, at_most });
     }
 
-    /// Emits the events of one reply or error: first those of the changed servers, then that of the
-    /// topology.
+    /// Emits the events of one reply or error: first the events of the changed servers, then the
+    /// event of the topology.
     fn change(&mut self, topology_type: TopologyType, changed: &[ServerDescription]) -> Vec<Fact> {
         let mut facts = Vec::new();
         let mut servers: Vec<ServerDescription> =

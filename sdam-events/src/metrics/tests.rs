@@ -140,7 +140,7 @@ fn gauges_of_a_server_that_left_are_zero_or_have_no_value() {
     events.push(topology_changed(&before, &lost));
     let numbers = measure(&MetricsSink::new(), events.clone());
     numbers.check(&losses, 1.0);
-    // A lost server is not a fast one.
+    // A lost server has no round-trip times; zeros would make it look fast.
     for name in ["average", "minimum", "p90"] {
         let rtt = numbers.values()[&format!("sdam_rtt_{name}_seconds{{{}}}", of(2))];
         assert!(rtt.is_nan(), "{name}");

@@ -190,7 +190,8 @@ fn a_recording_starts_with_the_recorded_options() {
     assert!(text.ends_with('\n'));
 }
 
-/// A writer that counts the written lines, and those that were flushed and so would survive a kill.
+/// A writer that counts the written lines, and the flushed lines, which would survive if the
+/// process were killed.
 #[derive(Clone, Debug, Default)]
 struct Flushed(Arc<Mutex<(usize, usize)>>);
 

@@ -58,8 +58,7 @@ struct InputLine {
     setup: Option<Setup>,
 }
 
-/// A line with a selection event. Which of the keys after `operationId` it has depends on the
-/// event.
+/// A line with a selection event. The keys after `operationId` depend on the event.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[expect(dead_code, reason = "serde rejects keys without a field")]

@@ -121,8 +121,8 @@ impl<C: Pooled> Machine<C> {
         if self.config.by_caller || !self.may_attempt() {
             return None;
         }
-        // A check-out gets an attempt of its own even if attempts without an owner are in progress,
-        // because those may take longer (CMAP: "Checking Out a Connection").
+        // A check-out gets its own attempt even if attempts without an owner are in progress,
+        // because the latter may take longer (CMAP: "Checking Out a Connection").
         let owner = self.waiters.next();
         if owner.is_none() && !self.fills(now) {
             return None;

@@ -509,7 +509,7 @@ impl History {
     }
 }
 
-/// Removes and returns an arbitrary item, which `index` determines.
+/// Removes and returns the item that `index` selects, modulo the number of items.
 fn pick<T>(items: &mut Vec<T>, index: usize) -> Option<T> {
     (!items.is_empty()).then(|| items.remove(index % items.len()))
 }

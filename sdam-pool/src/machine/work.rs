@@ -79,7 +79,8 @@ impl Early {
         };
     }
 
-    /// Does not begin to dial any more: now a check-out opens a connection as soon as it needs one.
+    /// Cancels the dialing if it has not begun: once the pool is ready, a check-out opens a
+    /// connection as soon as it needs one.
     pub(super) fn ready(&mut self) {
         if *self == Self::Wanted {
             *self = Self::None;
@@ -331,7 +332,7 @@ impl<C: Pooled> Machine<C> {
         Some((connections, reason))
     }
 
-    /// Returns the time of the worker's next task, assuming that no event gives it an earlier one.
+    /// Returns the time of the worker's next task, unless an event causes an earlier task.
     fn deadline(&self) -> Option<Instant> {
         let limit = self.config.options.max_idle_time;
         let oldest = self.idle.front().map(|idle| idle.since);

@@ -43,7 +43,7 @@ pub(crate) enum Fault {
     NeverInterrupts,
     /// A clear that interrupts connections in use also interrupts every later command.
     InterruptsNewer,
-    /// A check-out never returns if its connection was being opened when a clear interrupted it.
+    /// A check-out never returns if a clear interrupts the opening of its connection.
     ForgetsInterruptedOpenings,
     ClearsAllServices,
     /// The pool asks the topology for the generation while the topology is locked.
@@ -206,8 +206,8 @@ impl FaultyPool {
         self.inner.check_out().await
     }
 
-    /// Makes check-outs wait outside the inner pool while another one is in its queue, in order to
-    /// serve them in reverse order.
+    /// Makes check-outs wait outside the inner pool while another check-out is in the queue of the
+    /// inner pool, in order to serve them in reverse order.
     async fn turn(&self) -> Turn<'_> {
         let outside = {
             let mut state = self.state.lock().unwrap();

@@ -18,8 +18,8 @@ use sdam_transport::async_trait;
 
 use self::doubles::{Fault, Faulty};
 
-/// The time limit for a step: long enough for a working pool, and short enough to wait for one that
-/// hangs.
+/// The time limit for a step: long enough for a working pool, and short enough that a pool that
+/// hangs does not delay the tests for long.
 const SHORT: Duration = Duration::from_secs(3);
 
 /// Lets the conformance suite use the pool of this crate.

@@ -113,7 +113,7 @@ fn errors_of_every_class_are_readable_whatever_their_names_and_details() {
             expect_types: vec![HandshakeType::Finished],
             got_type: HandshakeType::CertificateRequest,
         },
-        // The library has words for these.
+        // The library's own messages for these errors are readable.
         Error::NoCertificatesPresented,
         Error::UnsupportedNameType,
         Error::DecryptError,

@@ -58,7 +58,7 @@ impl Authority {
         Issued { certificate, key }
     }
 
-    /// Returns a certificate of `key` in PEM format.
+    /// Returns a certificate for `key` in PEM format.
     pub(crate) fn certify(&self, key: &KeyPair) -> String {
         params(&["client"]).signed_by(key, &self.0).unwrap().pem()
     }
@@ -110,7 +110,8 @@ impl Issued {
         Self { certificate, key }
     }
 
-    /// Issues a revocation list that contains only `serial`, signed by the certificate itself.
+    /// Issues a revocation list that contains only `serial`, signed with the key of this
+    /// certificate.
     pub(crate) fn revoke(&self, serial: u64, next_update: i32) -> RevocationList {
         revoke(&Issuer::new(params(&[]), &self.key), serial, next_update)
     }

@@ -1,4 +1,4 @@
-//! Tests of handshakes that are accepted, and of the errors of rejected ones.
+//! Tests of accepted handshakes, and of the errors of rejected handshakes.
 
 use std::sync::{Arc, Mutex};
 

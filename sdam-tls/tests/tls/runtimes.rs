@@ -50,7 +50,7 @@ fn a_server_that_does_not_answer_is_given_up_at_the_deadline() {
     ];
     let tls = Authority::new("one").tls();
     for backend in ios {
-        // The system accepts the connection, but no program answers on it.
+        // The system accepts the connection, but no program answers.
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let server = ServerAddress::new("127.0.0.1", listener.local_addr().unwrap().port());
         let backend = encrypted(backend, Arc::clone(&tls));

@@ -67,7 +67,8 @@ impl Environment {
     }
 
     /// Returns the FaaS provider if the variables identify exactly one. If they identify Vercel,
-    /// the variables of AWS Lambda are ignored, because Vercel is built on it (Handshake: "FaaS").
+    /// the variables of AWS Lambda are ignored, because Vercel is built on AWS Lambda (Handshake:
+    /// "FaaS").
     pub(crate) fn faas_provider(&self) -> Option<FaasProvider> {
         let vercel = self.has("VERCEL");
         let lambda = self

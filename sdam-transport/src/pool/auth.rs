@@ -1,4 +1,4 @@
-//! Authentication: what an authenticator provides, and the exchange of its commands.
+//! Authentication: the traits of authenticators, and the exchange of their commands.
 
 use std::fmt::{self, Debug};
 
@@ -19,7 +19,7 @@ use crate::{
 
 /// Authenticates the new connections of pools (Authentication: "Authentication Handshake").
 ///
-/// The builder of a topology takes it, and each pool finds it in
+/// A program passes the authenticator to the builder of a topology, and each pool finds it in
 /// [`PoolContext::authenticator`](super::PoolContext::authenticator).
 /// [`PoolContext::establish`](super::PoolContext::establish) sends the commands, applies the time
 /// limit and reports the errors. Monitors do not authenticate.
@@ -51,11 +51,11 @@ pub trait Authenticator: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     ///
-    /// As [`begin`](Self::begin).
+    /// The same as for [`begin`](Self::begin).
     ///
     /// # Cancel safety
     ///
-    /// As [`begin`](Self::begin).
+    /// The same as for [`begin`](Self::begin).
     async fn reauthenticate(&self, server: &ServerAddress) -> Result<Box<dyn Conversation>, Error> {
         self.begin(server).await
     }
@@ -109,10 +109,10 @@ impl Debug for AuthStep {
     }
 }
 
-/// Authenticates the connection `line` to `server` that has already exchanged hello, such as the
-/// one that a single-threaded client uses for both checks and operations. A pool does not need this:
-/// it begins to authenticate in the hello that opens the connection; see
-/// [`PoolContext::establish`](super::PoolContext::establish).
+/// Authenticates the connection `line` to `server`, on which hello has already been exchanged. A
+/// single-threaded client needs this for the connection that it uses for both checks and
+/// operations. A pool does not need this function: it begins to authenticate in the hello that
+/// opens the connection; see [`PoolContext::establish`](super::PoolContext::establish).
 ///
 /// `hello` is a hello request. The fields for authentication are added to it before it is sent.
 ///
@@ -145,16 +145,16 @@ pub async fn authenticate(
 }
 
 /// Authenticates a connection again, because the server has answered a command on it with the error
-/// [`ReauthenticationRequired`](REAUTHENTICATION_REQUIRED). `hello` is the reply to the hello
-/// before its first authentication.
+/// [`ReauthenticationRequired`](REAUTHENTICATION_REQUIRED). `hello` is the reply to the hello that
+/// preceded the first authentication of the connection.
 ///
 /// # Errors
 ///
-/// As [`authenticate`]. The stage of the error is [`Stage::Operation`].
+/// The same as for [`authenticate`]. The stage of the error is [`Stage::Operation`].
 ///
 /// # Cancel safety
 ///
-/// As [`authenticate`].
+/// The same as for [`authenticate`].
 pub async fn reauthenticate(
     line: &mut Line,
     authenticator: &dyn Authenticator,

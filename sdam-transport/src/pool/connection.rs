@@ -77,10 +77,10 @@ impl Established {
         current.is_none_or(|current| self.generation < current)
     }
 
-    /// Returns whether the next command may be sent. Once a command, here or on the
-    /// [connection](Self::connection), got no reply, was dropped, or got a message that is not its
-    /// reply, or the server demands an authentication, this always returns false: close the
-    /// connection then.
+    /// Returns whether the next command may be sent. If not, close the connection. No command may
+    /// be sent after a command, here or on the [connection](Self::connection), got no reply, was
+    /// dropped, or got a message that is not its reply, or while the server demands an
+    /// authentication.
     pub fn is_usable(&self) -> bool {
         self.line.is_usable() && !self.is_refused
     }
@@ -103,10 +103,10 @@ impl Established {
     ///
     /// If the server answered with an error, or does not accept the size of the command
     /// ([`ErrorKind::Invalid`]). The connection then stays [usable](Self::is_usable), unless the
-    /// server still demands an authentication, or it failed.
-    /// Also fails if the connection broke, if no reply came in time, or if the received message is
-    /// not a valid reply: it answers another request, has no `ok`, or is not BSON. Close the
-    /// connection in these cases.
+    /// server still demands an authentication, or the authentication failed. Also fails if the
+    /// connection broke, if no reply came in time, or if the received message is not a valid reply:
+    /// it answers another request, has no `ok`, or is not BSON. Close the connection in these
+    /// cases.
     ///
     /// # Cancel safety
     ///
@@ -225,7 +225,7 @@ impl CommandReply {
     /// the document is not BSON, an error of the kind [`ErrorKind::Protocol`]; close the connection
     /// in this case.
     pub fn check(message: WireMessage, report: impl FnOnce(Error) -> Error) -> Result<Self, Error> {
-        // Only errors concern the topology, so it is not locked for a successful reply.
+        // Only errors concern the topology, so the topology is not locked for a successful reply.
         match reply::check(message.body(), Stage::Operation) {
             Ok(error) => Ok(Self { message, write_concern_error: error.map(report) }),
             Err(error) => Err(report(error)),

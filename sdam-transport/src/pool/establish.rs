@@ -33,7 +33,7 @@ impl PoolContext {
     ///
     /// `timeout` limits the whole attempt and is usually `connectTimeoutMS`; `None` means no limit.
     /// The caller must not hold a lock that the pool's `ready`, `clear` or `close` take (see
-    /// [`Reporter`](super::Reporter)), not even when it drops the future.
+    /// [`Reporter`](super::Reporter)). This also applies when the caller drops the future.
     ///
     /// # Errors
     ///

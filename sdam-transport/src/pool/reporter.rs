@@ -58,8 +58,8 @@ pub struct PoolContext {
 }
 
 impl PoolContext {
-    /// Returns the context of a pool without a topology and with the default options, whose fields
-    /// can be set one by one.
+    /// Returns the context of a pool without a topology and with the default options. Its fields
+    /// can then be set one by one.
     pub fn new(server: ServerId, address: ServerAddress, backend: Backend) -> Self {
         Self {
             server,
@@ -86,9 +86,9 @@ impl PoolContext {
 /// # Contract
 ///
 /// Every method except [`server`](Self::server) may lock the topology, which then calls
-/// [`PoolHandle`](super::PoolHandle) methods of any pool. Call it without holding a lock that those
-/// methods take, and never within them or within
-/// [`PoolFactory::create`](super::PoolFactory::create).
+/// [`PoolHandle`](super::PoolHandle) methods of any pool. Call the methods of the reporter without
+/// holding a lock that methods of [`PoolHandle`](super::PoolHandle) take, and never within those
+/// methods or within [`PoolFactory::create`](super::PoolFactory::create).
 #[derive(Clone)]
 pub struct Reporter {
     server: ServerId,
@@ -129,7 +129,7 @@ impl Reporter {
             .map_or(ErrorOutcome::UnknownServer, |host| host.handle_error(self.server, error))
     }
 
-    /// [Reports](Self::handle_error) the error of `report`, and returns it with its
+    /// [Reports](Self::handle_error) the error of `report`, and returns the error with its
     /// [outcome](Error::outcome).
     pub fn report(&self, report: ErrorReport) -> Error {
         let outcome = self.handle_error(&report);
@@ -198,7 +198,7 @@ impl Reporter {
     }
 
     /// Waits for an answer from the server, and reports it as late each time that a further period
-    /// of [`patience`](Self::patience) has passed without it.
+    /// of [`patience`](Self::patience) has passed without an answer.
     pub(super) async fn noticing<F: Future>(&self, clock: &dyn Clock, answer: F) -> F::Output {
         let Some(patience) = self.patience() else {
             return answer.await;

@@ -9,8 +9,8 @@ use sdam_core::error::Error;
 use super::*;
 use crate::stream::NonBlocking;
 
-/// A proxy that expects certain bytes and answers with fixed bytes. Each read returns one byte. It
-/// never waits, like a blocking socket.
+/// A proxy that expects certain bytes and answers with fixed bytes. Each read returns one byte. The
+/// proxy is never pending, like a blocking socket.
 #[derive(Debug, Default)]
 struct Proxy {
     script: VecDeque<(Vec<u8>, Vec<u8>)>,

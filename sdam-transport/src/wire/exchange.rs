@@ -53,8 +53,8 @@ impl Exchange {
         }
     }
 
-    /// Limits the sizes of later requests to those that the server has announced in its reply to
-    /// hello. Before, the limits that all supported servers have apply.
+    /// Makes later requests obey the size limits that the server has announced in its reply to
+    /// hello. Until then, the limits are those that every supported server accepts.
     pub(crate) fn set_limits(&mut self, hello: &Hello) {
         self.max_message_size = hello.max_message_size();
         self.max_command_size = hello.max_command_size();
@@ -114,7 +114,7 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// If the server does not accept the size of `message`, as [`command`](Self::command).
+    /// If the server does not accept the size of `message`, see [`command`](Self::command).
     pub(crate) fn sending(&mut self, message: &WireMessage) -> Result<(), WireError> {
         self.check_size(message)?;
         let due =
@@ -184,7 +184,7 @@ impl Exchange {
             ExchangeState::Due(_) => return Err(WireError::ReplyOutstanding),
             ExchangeState::Broken => return Err(WireError::BrokenOff),
         }
-        // An id only has to differ from those of outstanding requests. It must not be 0, which
+        // An id only has to differ from the ids of outstanding requests. It must not be 0, which
         // means "no message" in `responseTo`.
         let request_id = self.last_request_id.checked_add(1).unwrap_or(1);
         let message = encode(request_id)?;

@@ -10,8 +10,8 @@ use super::{
 pub(super) const CHECKSUM_PRESENT: u32 = 1;
 pub(super) const MORE_TO_COME: u32 = 1 << 1;
 pub(super) const EXHAUST_ALLOWED: u32 = 1 << 16;
-/// The flags that a receiver must understand. If it does not know one that is set, it refuses the
-/// message.
+/// The flags that a receiver must understand. If one of these flags is set and the receiver does
+/// not know it, the receiver refuses the message.
 const REQUIRED: u32 = 0xFFFF;
 
 const KIND_BODY: u8 = 0;

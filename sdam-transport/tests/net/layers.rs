@@ -31,7 +31,7 @@ impl Tls for FakeTls {
     }
 }
 
-/// Creates layers without any, and sets those that `set` sets.
+/// Returns the default layers as changed by `set`.
 pub(super) fn layers(set: impl FnOnce(&mut Layers)) -> Layers {
     let mut layers = Layers::default();
     set(&mut layers);

@@ -67,10 +67,10 @@ struct Dialled {
     at: Instant,
 }
 
-/// A stream that accepts what is written, and ends at once.
+/// A stream that accepts all writes, and whose reads return the end of the stream at once.
 type Ended = NonBlocking<Cursor<Vec<u8>>>;
 
-/// Notes that an attempt was dropped, unless it is defused first.
+/// Records that an attempt was dropped, unless the guard is forgotten first.
 struct Guard<'d>(&'d FakeDial, String);
 
 impl Drop for Guard<'_> {
@@ -228,8 +228,8 @@ fn blocking_attempts_share_the_time_that_is_left() {
     let deadlines: Vec<_> =
         dial.dialled.lock().unwrap().iter().map(|dialled| dialled.options.deadline).collect();
     // The first attempt gets a quarter of 1000 ms. The second gets a third of the remaining 750 ms,
-    // but its address refuses at once. The third therefore gets half of 750 ms, and the last one
-    // the rest.
+    // but its address refuses at once. The third attempt therefore gets half of 750 ms, and the
+    // last attempt gets the rest.
     let expected = [250, 500, 625, 1000].map(|millis| Some(Instant::from_millis(millis)));
     assert_eq!(deadlines, expected);
 }

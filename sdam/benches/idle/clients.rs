@@ -64,8 +64,8 @@ impl Drop for Counted {
     }
 }
 
-/// Measures and prints the cost of a first client and `further` ones, each of which monitors
-/// `members` members.
+/// Measures and prints the cost of a first client and of `further` more clients. Each client
+/// monitors `members` members.
 pub(crate) fn measure(uri: &str, members: usize, further: usize, seconds: u64) {
     let host =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -20,8 +20,8 @@ use sdam_events::sink::sink_fn;
 
 use crate::servers::Servers;
 
-/// The pause between two pushes of one server. In the long run, a client reads at most 20 replies a
-/// second from each server.
+/// The pause between two pushes of one server. It exceeds 50 ms, because in the long run a client
+/// reads at most 20 replies a second from each server.
 pub(crate) const PACE: Duration = Duration::from_millis(55);
 
 /// A client that streams from all servers.

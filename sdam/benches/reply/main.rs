@@ -2,10 +2,10 @@
 //! that the client needs for each server, and the latency of a reply that a server pushes over a
 //! socket.
 //!
-//! Except for that latency, servers, clock and tasks are on one thread and need no sockets.
-//! Instruction counts and memory are therefore the same in each run, even on a busy machine. The
-//! figures include the executor, the timer and the sink of the benchmark, which are as simple as
-//! possible.
+//! Except for the measurement of this latency, servers, clock and tasks are on one thread and need
+//! no sockets. Instruction counts and memory are therefore the same in each run, even on a busy
+//! machine. The figures include the executor, the timer and the sink of the benchmark, which are as
+//! simple as possible.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
@@ -126,8 +126,8 @@ fn memory(servers: u16) -> f64 {
     used.bytes_current as f64 / 1024.0
 }
 
-/// Measures how long each pushed reply holds the lock: from the reading of the clock under the lock
-/// until a reader is woken, right after the lock is released.
+/// Measures the time for which each pushed reply holds the lock: from the reading of the clock
+/// under the lock until a reader is woken, right after the lock is released.
 fn holds() -> Vec<Duration> {
     let mut client = start(1000);
     client.clock.watch();

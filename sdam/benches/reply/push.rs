@@ -1,8 +1,8 @@
 //! The latency from a streamed reply on a socket until its event is delivered, and the processor
 //! time.
 //!
-//! The servers are threads of this process on loopback, which push replies on request; their
-//! processor time is not counted.
+//! The servers listen on loopback in this process. The measuring thread pushes their replies, and
+//! its processor time is not counted.
 
 use std::{
     fs,
@@ -91,7 +91,7 @@ fn pushes(members: usize) -> (Vec<Duration>, Duration) {
     (latencies, cpu)
 }
 
-/// Measures how long a message takes to get from one thread to another over a plain socket.
+/// Measures the time that a message takes from one thread to another over a plain socket.
 fn floor() -> Vec<Duration> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -118,7 +118,8 @@ fn floor() -> Vec<Duration> {
     latencies
 }
 
-/// Returns the processor time of all threads except this one, which simulates the servers.
+/// Returns the processor time of all threads except this one, which pushes the servers' replies.
+/// The other threads of the servers are idle during the measurement.
 fn cpu_of_others() -> Duration {
     let own = fs::read_link("/proc/thread-self").unwrap();
     let own = own.file_name().unwrap().to_owned();

@@ -261,7 +261,7 @@ fn run(connection: &mut Established, command: &Document) -> Document {
 /// A summary of the messages that an authenticator has sent.
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    /// The mechanism in the last command that specifies one.
+    /// The mechanism in the last command that specifies a mechanism.
     mechanism: String,
     /// The number of commands, excluding those within hello.
     commands: usize,

@@ -118,7 +118,8 @@ fn the_user_of_the_connection_string_is_authenticated_before_the_first_command()
 #[test]
 #[ignore = "deep: real servers"]
 fn writes_reach_the_new_primary_after_a_step_down_and_after_a_kill() {
-    // An error from the old primary causes a scan, which finds the new one (H-5, I-38, I-15, L-67).
+    // An error from the old primary causes a scan, which finds the new primary (H-5, I-38, I-15,
+    // L-67).
     let Some(set) = replica_set() else { return };
     let mut topology = start(&set.uri(), "serverSelectionTryOnce=false&connectTimeoutMS=5000");
     let first = write(&mut topology);

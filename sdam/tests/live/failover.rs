@@ -222,7 +222,8 @@ fn a_member_is_followed_through_its_removal_its_return_and_its_restart() {
     let lost = observer.wait_for_server(mark, &host, ServerType::Unknown);
     set.member(changed).restart().unwrap();
     observer.wait_for_server(lost, &host, ServerType::RsSecondary);
-    // A restart changes the process id in the topology version, which only servers before 4.4 lack.
+    // A restart changes the process id in the topology version, which servers before 4.4 do not
+    // have.
     let processes = [before, version()].map(|version| version.map(|version| version.process_id));
     assert!(processes[0] != processes[1] || processes == [None; 2]);
     observer.wait_for("its pool to be ready again", lost, |kind| match kind {

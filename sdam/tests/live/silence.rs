@@ -21,8 +21,8 @@ const CLIENTS: [(&str, Option<Detector>); 2] =
 struct Recovery {
     /// The time from the beginning of the silence until connections in use were interrupted.
     left_after: Duration,
-    /// The duration of the longest insert, among those that were in progress when the silence began
-    /// and those that began later.
+    /// The duration of the longest insert that was in progress when the silence began, or began
+    /// later.
     longest: Duration,
     failed: usize,
 }

@@ -220,8 +220,8 @@ fn a_server_that_demands_tls_closes_connections_in_plain_text() {
     assert!(error.contains("requires TLS"), "{error}");
 }
 
-/// Connects to a server of this certificate by several names, with these additional options, and
-/// checks that it is accepted only under the name in its certificate.
+/// Connects to a server with this certificate by several names, with these additional options, and
+/// checks that the server is accepted only under the name in its certificate.
 fn check_names(certificates: &Arc<Certificates>, certificate: ServerCertificate, options: &[&str]) {
     let tls = ServerTls::new(certificates).certificate(certificate);
     let Some(mongod) = start(&tls) else { return };

@@ -6,7 +6,7 @@ use sdam_sim::{Action, Target};
 
 use super::*;
 
-/// An authenticator of the program, which begins no conversation.
+/// A custom authenticator that begins no conversation.
 #[derive(Debug)]
 struct Deaf;
 
@@ -19,7 +19,8 @@ impl Authenticator for Deaf {
 
 #[test]
 fn authentication_follows_the_options_with_which_the_topology_starts() {
-    // A password is never sent in clear text because TLS was removed later (T-21).
+    // If TLS is removed from the options after `authenticate`, the topology does not start, so that
+    // the password is never sent in clear text (T-21).
     let uri = "mongodb://ada:pencil@a/?authMechanism=PLAIN&authSource=$external&tls=true";
     let builder = Topology::builder(uri).unwrap().authenticate().unwrap();
     let builder = builder.options(|options| options.tls = None);
@@ -30,7 +31,7 @@ fn authentication_follows_the_options_with_which_the_topology_starts() {
 #[test]
 fn an_authenticator_of_the_program_takes_precedence() {
     let own = Topology::builder("mongodb://ada:pencil@a/").unwrap().authenticator(Arc::new(Deaf));
-    // Without a mechanism that this library has, only its own authenticator can be meant.
+    // This library does not support GSSAPI, so the program's own authenticator is used.
     let own = own.options(|options| {
         let mut credential = Credential::new("ada", "pencil");
         credential.mechanism = Some("GSSAPI".into());
@@ -65,9 +66,10 @@ fn secured() -> Sim {
     Sim::new(1, &Blueprint::replica_set(config).user(User::new("ada", "pencil")))
 }
 
-/// The commands that the server answers with the error ReauthenticationRequired, and how often. The
-/// command is run again, if the server accepts another authentication, and the connection is closed
-/// if not. Each case has the code of the error, if there is one.
+/// Cases of reauthentication: the commands that the server answers with the error
+/// ReauthenticationRequired, the number of these answers, and the code of the resulting error, if
+/// any. If the server accepts another authentication, the command is run again; otherwise, the
+/// connection is closed.
 const REAUTHENTICATIONS: [(&[&str], u32, Option<i32>); 3] =
     [(&["find"], 1, None), (&["find"], 2, Some(391)), (&["find", "saslStart"], 2, Some(391))];
 
@@ -120,7 +122,7 @@ async fn primary(topology: &mut ScanTopology) -> ServerId {
 
 #[test]
 fn h_17_the_connection_of_checks_is_authenticated_before_an_operation_and_on_demand() {
-    // O-13
+    // The connection is authenticated again when the server demands it (O-13).
     for (commands, times, code) in REAUTHENTICATIONS {
         let sim = secured();
         sim.block_on(async {

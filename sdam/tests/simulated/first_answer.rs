@@ -69,7 +69,8 @@ fn the_first_ping_takes_as_many_round_trips_as_a_single_connection() {
     };
     check(true, 0, (5, 6));
     check(false, 0, (6, 8));
-    // A secondary names the primary, whose check is two round trips more, and a third with TLS.
+    // If the seed is a secondary, it names the primary. The check of the primary takes two more
+    // round trips, or three with TLS.
     check(true, 2, (7, 9));
     check(false, 2, (8, 11));
 }

@@ -78,7 +78,7 @@ impl<F: Fn(Task) -> Task + Send + Sync + 'static> Spawner for PoolTasks<F> {
 
 sdam_core::opaque!(PoolTasks<F>);
 
-/// Starts a topology whose pools have tasks that `change` returns.
+/// Starts a topology whose pools run the tasks that `change` returns.
 fn start_changed(
     sim: &Sim,
     options: &str,

@@ -155,7 +155,8 @@ fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
 
 #[test]
 fn a_thread_that_is_busy_opening_a_connection_is_not_handed_another_one() {
-    // Such a thread could not take the connection, for which another thread waits.
+    // A thread that is opening a connection could not take a returned connection, for which another
+    // thread is waiting.
     let set = Blueprint::replica_set(1).serve().unwrap();
     let limits = "waitQueueTimeoutMS=60000&connectTimeoutMS=600000";
     let (_topology, pool) = start(&set, 2, limits);

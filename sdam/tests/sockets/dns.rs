@@ -85,7 +85,8 @@ fn prose_3_a_replaced_record_replaces_its_server() {
     let resolver = DnsResolver::with_servers([dns.address()]);
     let resolve = |backend: &Backend| {
         dns.set(records(&BEFORE)).unwrap();
-        // A look-up may take several seconds of real time, and the faster clock counts many more.
+        // A look-up may take several seconds of real time, which are many more seconds on the
+        // faster clock.
         let uri = "mongodb+srv://test1.test.build.10gen.cc/?tls=false&connectTimeoutMS=2000000";
         TopologyBuilder::new(block_on(sdam::resolve(uri, backend)).unwrap())
     };

@@ -1,4 +1,5 @@
-//! Tests how a topology ends, on its own or with its runtime, and pools and transports of a driver.
+//! Tests the end of a topology, alone or together with its runtime, and the pools and transports of
+//! a driver.
 
 use async_trait::async_trait;
 use sdam::{ScanTopology, error::ErrorReport, pool::Generation, runtime::Instant};

@@ -30,7 +30,7 @@ fn options() -> Options {
     options
 }
 
-/// Runs a small command, which succeeds, and one that does not fit into the socket's buffers.
+/// Runs a small command, which succeeds, and a command that does not fit into the socket's buffers.
 async fn commands(pool: &Pool) -> [Result<(), Error>; 2] {
     let mut connection = pool.check_out().await.unwrap();
     let mut run = async |command: RawDocumentBuf| {

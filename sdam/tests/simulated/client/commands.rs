@@ -10,7 +10,8 @@ use super::*;
 
 #[test]
 fn the_read_preference_is_sent_as_the_topology_and_the_kind_of_command_demand() {
-    // Reads inherit that of the connection string, generic commands do not (L-4, L-7).
+    // Reads inherit the read preference of the connection string, generic commands do not (L-4,
+    // L-7).
     let find = encoded(&doc! { "find": "c" });
     let read = Command::read("test", find.as_bytes());
     let generic = Command::new("test", find.as_bytes());
@@ -36,7 +37,7 @@ fn the_read_preference_is_sent_as_the_topology_and_the_kind_of_command_demand() 
 
 #[test]
 fn the_commands_of_a_pinned_connection_have_its_read_preference() {
-    // A secondary answers commands without the preference with an error (L-70).
+    // A secondary answers commands without a read preference with an error (L-70).
     let world = World::start(&replica_set(), "");
     let ping = encoded(&doc! { "ping": 1 });
     let find = encoded(&doc! { "find": "c" });
@@ -103,7 +104,7 @@ fn errors_of_writes_are_errors_unless_the_caller_reads_the_reply() {
 
 #[test]
 fn a_command_that_is_too_long_is_refused_and_harms_no_one() {
-    // The server would close the connection (O-36).
+    // The command is not sent, because the server would close the connection (O-36).
     let world = World::start(&replica_set(), "timeoutMS=60000");
     world.insert(1).unwrap();
     let (before, now) = (world.client.topology().snapshot().description().clone(), world.sim.now());
@@ -237,8 +238,8 @@ type Make = for<'c> fn(&'c [u8]) -> Command<'c>;
 
 #[test]
 fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
-    // Read and write concerns are added only to commands that support them and have none of their
-    // own (B-42).
+    // Read and write concerns are added only to commands that support them and do not already have
+    // them (B-42).
     let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }] };
     let find = doc! { "find": "c" };
     let with = |command: &Document, more: Document| {
@@ -324,8 +325,8 @@ fn a_client_refuses_or_warns_about_what_it_does_not_honour() {
     assert!(warnings("w=majority&readConcernLevel=local").is_empty());
 }
 
-/// A-18, I-76: every topology has an id of its own. A server runs only one write with the same
-/// session and transaction number (M-47), so clients must not share sessions.
+/// A-18, I-76: every topology has its own id. A server runs only one write with the same session
+/// and transaction number (M-47), so clients must not share sessions.
 #[test]
 fn clients_with_the_same_seed_have_sessions_of_their_own() {
     let sim = Sim::new(1, &replica_set());
@@ -382,7 +383,8 @@ fn sessions_are_ended_on_the_primary_and_without_one_on_a_secondary() {
 
 #[test]
 fn every_acknowledged_command_has_a_session_and_those_of_a_cursor_have_the_same() {
-    // Commands have an implicit session, unless they have one or are not acknowledged.
+    // Commands get an implicit session, unless they already have a session or are not acknowledged
+    //
     let world = World::start(&replica_set(), "");
     let lsid = |command: Command<'_>, name: &str| {
         world.try_command(&command).unwrap();
@@ -402,7 +404,7 @@ fn every_acknowledged_command_has_a_session_and_those_of_a_cursor_have_the_same(
     world.run(async {
         let mut cursor = world.client.pin(None).await.unwrap();
         cursor.run(&find).await.unwrap();
-        // Others use other sessions meanwhile.
+        // Meanwhile, other commands use other sessions.
         world.client.run(&find).await.unwrap();
         cursor.run(&find).await.unwrap();
     });

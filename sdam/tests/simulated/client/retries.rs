@@ -29,7 +29,8 @@ fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
 
 #[test]
 fn writes_that_cannot_be_repeated_have_no_number_and_are_run_once() {
-    // A server refuses the number of a write of several documents, so that would be lost.
+    // A server refuses a transaction number in a write of several documents, so a write with a
+    // number would be lost.
     let world = World::start(&replica_set(), "");
     world.insert(1).unwrap();
     world.log("insert");
@@ -212,7 +213,7 @@ fn backpressure_1_5_backoffs_are_exponential_and_random_with_the_base_that_the_s
     }
 }
 
-/// Any command is retried after overload, also a write that is otherwise not retryable, unless an
+/// Any command is retried after overload, even a write that is otherwise not retryable, unless an
 /// option disables retries or limits them (I-62, Q-20, Q-21; Client Backpressure prose tests 3 and
 /// 4, with other options).
 #[test]

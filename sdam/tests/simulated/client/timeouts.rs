@@ -153,7 +153,7 @@ fn sent(more: Document, is_balanced: bool) -> Document {
 
 #[test]
 fn the_hello_of_the_connection_decides_about_the_fields_that_a_command_gets() {
-    // I-70, Q-8
+    // The hello of the connection determines whether `maxTimeMS` and `lsid` are sent (I-70, Q-8).
     let sessions = doc! { "logicalSessionTimeoutMinutes": 30 };
     let service = doc! { "serviceId": ObjectId::from_bytes([1; 12]) };
     for (more, is_balanced, field, is_sent) in [

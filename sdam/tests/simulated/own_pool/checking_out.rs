@@ -181,7 +181,7 @@ fn an_idle_pool_never_wakes_up() {
 #[test]
 fn a_connection_out_of_step_is_closed_at_its_check_in_whoever_moved_it() {
     // A driver that frames its own messages receives the reply, drops the future of `recv`, or does
-    // not call it (P-23).
+    // not call `recv` (P-23).
     for (last_call, is_kept) in [("reply", true), ("recv", false), ("send", false)] {
         let sim = simulation(1);
         let (topology, _events) = observed(&sim, "", Interest::POOLS);

@@ -74,10 +74,10 @@ fn own() -> DriverInfo {
     library("library", "1.2", "Library Platform")
 }
 
-/// Starts two clients that know the library `known`: one has it from the start, and the other has
-/// it appended later. Appends `between`, if there is one, and then `next` to each client. Checks
-/// that `next` changes the metadata's name, version and platform to `added`, or that it changes
-/// nothing if `added` is `None`.
+/// Starts two clients that know the library `known`: one has the library from the start, and the
+/// library is appended to the other later. Appends `between`, if there is one, and then `next` to
+/// each client. Checks that `next` changes the metadata's name, version and platform to `added`, or
+/// that it changes nothing if `added` is `None`.
 fn check(
     known: &DriverInfo,
     between: Option<&DriverInfo>,
@@ -125,7 +125,7 @@ fn metadata_1_to_3_a_library_that_differs_in_one_text_is_appended() {
 }
 
 /// O-27, prose tests 4 to 8: a known library is not appended again, whether it was set initially or
-/// appended, and whether it comes again at once or later. An empty string is the same as an absent
+/// appended, and whether it is repeated at once or later. An empty string is the same as an absent
 /// value.
 #[test]
 fn metadata_4_to_8_a_known_library_is_not_appended_again() {

@@ -151,7 +151,7 @@ fn a_server_is_found_although_its_pool_has_panicked_in_a_check() {
 
 #[test]
 fn closing_ends_the_task_of_a_server_whose_transport_has_panicked_at_once() {
-    // Closing ends the check at once, even if another one was requested (F-70).
+    // Closing ends the check at once, even if another check was requested (F-70).
     let (mut harness, hosts) = (Harness::new(), hosts(1));
     harness.servers.set(&hosts[0], panicking());
     let topology = harness.start(&hosts, |builder| builder);

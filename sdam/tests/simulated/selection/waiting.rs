@@ -224,8 +224,8 @@ fn start(harness: &mut Harness, number: u16, query: &str) -> Topology {
     harness.start(&hosts, |builder| builder.options(|own| *own = options))
 }
 
-/// L-61, B-32: the shorter of the two timeouts limits a selection, and the error names it. The
-/// remaining time of an operation replaces the client's `timeoutMS`.
+/// L-61, B-32: the shorter of the two timeouts limits a selection, and the error names this
+/// timeout. The remaining time of an operation replaces the client's `timeoutMS`.
 #[test]
 fn selections_wait_for_the_shortest_timeout() {
     let own = (LimitSource::ServerSelectionTimeout, "(serverSelectionTimeoutMS)");

@@ -103,8 +103,8 @@ fn the_reply_to_a_cancelled_probe_is_awaited_by_the_next_selection() {
 #[test]
 fn a_cancelled_operation_closes_its_connection() {
     let find = bytes(&doc! { "find": "things", "$db": "test" });
-    // The last two are operations of a driver that frames its own messages, and drops the future of
-    // `recv`, or does not even call it.
+    // The last two operations are those of a driver that frames its own messages. The driver drops
+    // the future of `recv`, or does not even call `recv`.
     for operation in ["run", "recv", "send"] {
         let (harness, mut topology, _) = scanned();
         let server = id(&topology, "a");

@@ -72,7 +72,7 @@ fn sinks_are_called_while_no_io_is_in_progress() {
     let sink = {
         let (seen, harness) = (Arc::clone(&seen), harness.clone());
         sink_fn(move |event| {
-            // This locks the harness, so it would hang if I/O were in progress.
+            // This call locks the harness, so it would hang if I/O were in progress.
             harness.advance(10);
             seen.lock().unwrap().push(event.seq);
         })

@@ -154,8 +154,8 @@ fn h_2_a_selection_without_a_primary_scans_every_500_ms_until_its_timeout() {
     });
     harness.serve("a", member(false, "a"));
     assert!(select(&mut topology).is_err());
-    // Scans begin at 0 ms, 501 ms and so on: each scan takes 1 ms, and the next one begins 500 ms
-    // after it has ended.
+    // Scans begin at 0 ms, 501 ms and so on: each scan takes 1 ms, and the next scan begins 500 ms
+    // after the previous one has ended.
     assert_eq!(harness.log().matches("hello").count(), 5);
     assert_eq!(harness.millis(), 2_506, "3 s less 500 ms, L-67");
 }

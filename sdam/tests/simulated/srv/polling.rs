@@ -252,8 +252,8 @@ fn closing_ends_the_polling_at_once_also_during_a_look_up() {
     }
 }
 
-/// Returns whether the record of this deployment is polled, and how many more tasks its topology
-/// has than one without a record.
+/// Returns whether the record of this deployment is polled, and the number of tasks that its
+/// topology has in addition to the tasks of a topology without a record.
 fn is_polled(blueprint: &Blueprint) -> (bool, usize) {
     let sim = Sim::new(1, blueprint);
     let tasks = |uri: &str| {
