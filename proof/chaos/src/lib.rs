@@ -4,7 +4,7 @@
 //! TLS, proxy and SRV records), applications that use the client, and faults that are healed at the
 //! end. [`run::run`] runs the plan in virtual time and checks it after every step, whenever no task
 //! is ready, and at the end. The same seed always yields the same run, so a failure is identified
-//! by its seed. [`shrink::shrink`] minimizes a failure, and [`timeline::timeline`] formats it.
+//! by its seed. [`regression::shrink`] minimizes a failure, and [`regression::timeline`] formats it.
 //!
 //! | oracle | checks |
 //! | --- | --- |
