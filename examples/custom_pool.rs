@@ -7,14 +7,14 @@
 //! connections. This file adds pausing, generations, and a task that closes idle connections after
 //! a clear and when the pool is closed.
 //!
-//! CMAP requires more than such a pool can do, because deadpool does not track the connections that
-//! are being opened or are in use, and each check-out opens its own connection. The pool has
+//! This pool does not implement all of CMAP, because deadpool does not track connections that are
+//! being opened or are in use, and each check-out opens its own connection. The pool has
 //!
 //! - no eviction: after a clear, check-outs keep waiting until a connection is checked in,
 //! - no interruption: a running command ends only at its own time-out,
 //! - no `maxConnecting`: after a failover, `maxPoolSize` connections are opened at the same time,
-//! - no hand-over: a check-out that is opening a connection ignores one that is checked in
-//!   meanwhile,
+//! - no hand-over: a check-out that is opening a connection does not use a connection that is
+//!   checked in meanwhile,
 //! - no support for load balancers: deadpool drops connections silently, so nothing reports that
 //!   they are closed,
 //! - no `minPoolSize`, `maxIdleTimeMS`, `waitQueueTimeoutMS`, unlimited size or events.
@@ -60,7 +60,7 @@ pub struct Pool(Deadpool<Connector>);
 /// A checked-out connection. Dropping it checks it in.
 pub type Connection = Object<Connector>;
 
-/// Opens connections for deadpool and rejects stale ones.
+/// Opens connections for deadpool and rejects stale connections.
 #[derive(Debug)]
 pub struct Connector {
     context: PoolContext,

@@ -2,15 +2,15 @@
 //!
 //! `cargo run -p sdam-examples --example follow_primary [URI]`. Without a connection string, it
 //! simulates a replica set. Clients connect to the printed address with `directConnection=true`,
-//! because they would otherwise learn the names of the members and connect to those.
+//! because they would otherwise learn the names of the members and connect to the members directly.
 //!
-//! When another primary is known, the relays to the old one end. Clients then connect again, and
-//! reach the new one. A check that has merely failed ends nothing: the primary may still serve the
-//! clients that it has.
+//! When another member becomes primary, the relays to the old primary end. Clients then reconnect
+//! and reach the new primary. A failed check ends no relay, because the primary may still serve its
+//! clients.
 //!
-//! This is a start for a relay of your own, not a relay for production: it speaks no TLS with
-//! clients, and sets no limit on their number, on idle connections, or on the time that replies may
-//! take when the primary changes. To run a relay, use HAProxy with the configuration in
+//! This example is a starting point, not a relay for production: it does not support TLS with
+//! clients. It does not limit the number of clients, idle connections, or the time that replies may
+//! take when the primary changes. In production, use HAProxy with the configuration in
 //! `deploy/haproxy`, which asks `sdam export` for the primary.
 
 use std::{env, error::Error, io, net::SocketAddr, pin::pin, time::Duration};
@@ -34,11 +34,12 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 /// The time limit for connecting to a member.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Creates the sockets to each member.
+/// Creates the [`Dialer`] of each member.
 #[derive(Debug)]
 pub(crate) struct PlainSockets;
 
-/// Opens sockets to one member. Each belongs to the relay that asked for it, so nothing is pooled.
+/// Opens sockets to one member. The sockets are not pooled: each one belongs to the relay that
+/// opened it.
 #[derive(Debug)]
 pub(crate) struct Dialer(PoolContext);
 
@@ -50,8 +51,8 @@ impl PoolFactory for PlainSockets {
     }
 }
 
-/// The topology announces here what it knows of the member. These sockets need none of it: a clear
-/// also follows a failed check, and a relay watches the primary itself.
+/// Ignores all calls of the topology. Each relay itself watches for a new primary, and a clear must
+/// not end relays, because it also follows a failed check.
 impl PoolHandle for Dialer {
     fn ready(&self) {}
     fn clear(&self, _: &PoolClear) {}
@@ -68,7 +69,7 @@ impl Dialer {
     }
 }
 
-/// The reason for the end of a relay.
+/// The reason why a relay ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The client or the member has closed the connection.
@@ -91,7 +92,8 @@ pub(crate) async fn serve(listener: TcpListener, topology: Topology<Dialer>) -> 
     }
 }
 
-/// Relays a connection to the primary, for which it waits for `serverSelectionTimeoutMS`.
+/// Relays a connection to the primary. Waits up to `serverSelectionTimeoutMS` until a primary is
+/// known.
 async fn relay(
     mut client: TcpStream,
     from: SocketAddr,
@@ -100,8 +102,8 @@ async fn relay(
     client.set_nodelay(true)?;
     let primary = topology.select(&Criteria::write()).await?;
     let own = primary.address();
-    // The member may be reachable from other places, so its monitor says whether it is, and checks
-    // it at once.
+    // Other clients may still reach the member, so do not report this error. Request a check
+    // instead, and let the monitor decide whether the member is available.
     let dialled = primary.pool().dial().await.inspect_err(|_| topology.request_check());
     let mut member = dialled.map_err(|error| format!("{own} cannot be reached: {error}"))?;
     println!("{from}: relayed to {own}");

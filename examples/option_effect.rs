@@ -1,8 +1,9 @@
 //! Shows the effect of an option on a failover, in virtual time.
 //!
 //! The primary of a replica set freezes: its connections stay open, but it does not answer. The
-//! example measures how long an insert takes that begins at this moment: with the default options,
-//! with the options of the command line, and with a detector, which no connection string contains.
+//! example measures the duration of an insert that begins at this moment: with the default options,
+//! with the options of the command line, and with a detector, which a connection string cannot
+//! configure.
 //!
 //! Run it with `cargo run -p sdam-examples --example option_effect ['NAME=VALUE&...']`.
 
@@ -18,7 +19,8 @@ use sdam::{
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Each seed is another order of events, and another moment between two heartbeats.
+/// The seeds of the simulations. The order of events, and the time of the freeze between two
+/// heartbeats, differ between seeds.
 const SEEDS: Range<u64> = 0..20;
 
 /// Returns how long the insert takes.

@@ -134,7 +134,8 @@ impl State {
 }
 
 impl Pool {
-    /// Errors of the pool itself are not reported; `establish` has reported its own.
+    /// Checks out a connection. `establish` reports its errors to the topology; errors of the pool
+    /// itself are not reported.
     async fn check_out(&self) -> Result<Established, Error> {
         while let Some(connection) = self.next_idle()? {
             if self.state().is_current(&connection) {

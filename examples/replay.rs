@@ -1,8 +1,8 @@
-//! Shows how a client interprets what servers replied, without connections.
+//! Shows how a client interprets replies from servers, without opening connections.
 //!
 //! `cargo run -p sdam-examples --example replay FILE URI` prints the topology after each line of
-//! the file, which has the result of one check as a JSON object. `URI` is the connection string of
-//! the client. To read a recording instead, use `sdam report` or `sdam::events::replay`.
+//! the file. Each line is a JSON object with the result of one check. `URI` is the connection
+//! string of the client. To read a recording instead, use `sdam report` or `sdam::events::replay`.
 //!
 //! ```json
 //! {"address": "a:27017", "reply": {"ok": 1, "isWritablePrimary": true, "maxWireVersion": 21}}
@@ -44,7 +44,7 @@ fn check(client: &mut Deployment, number: u64, line: &str) -> Result<()> {
     let server = client.description().server(&address).ok_or("it names no known server")?.id;
     // Only the order of the lines matters, so the time between them is arbitrary.
     let now = Instant::EPOCH + Duration::from_secs(number);
-    // As if a selection were waiting, so the check begins at once.
+    // `wanted` means that a selection is waiting, so the check begins at once.
     let (timer, wanted) = (Timer::Server(server), true);
     let mut outputs = client.handle(now, Input::Due { timer, wanted });
     while let Some((conn, output)) = outputs.into_iter().find_map(|output| match output {

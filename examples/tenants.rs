@@ -39,7 +39,7 @@ struct State {
     pools: BTreeMap<String, Pool>,
     /// Passes the tasks of new pools to the task that runs them; `None` once the server has left.
     tasks: Option<UnboundedSender<Task>>,
-    /// The last clear of all pools, which tells new ones their generation.
+    /// The last clear of all pools. It contains the generation at which a new pool begins.
     cleared: Option<PoolClear>,
     is_ready: bool,
     is_closed: bool,
@@ -58,13 +58,13 @@ impl PoolFactory for PerTenant {
 }
 
 impl Tenants {
-    /// Returns the pool of `tenant`. A new pool catches up with what the others were told.
+    /// Returns the pool of `tenant`. Puts a new pool into the same state as the other pools.
     fn of(&self, tenant: &str) -> Pool {
         let mut state = self.state();
         if let Some(pool) = state.pools.get(tenant) {
             return pool.clone();
         }
-        // Events support only one pool per server, so the pools of tenants publish none.
+        // Events support only one pool per server, so the pools of tenants publish no events.
         let mut context = self.context.clone();
         context.events = Arc::new(NoEvents);
         let pool = self.factory.create(context);

@@ -60,7 +60,7 @@ fn relays_to_the_old_primary_end_when_another_one_is_known_and_new_ones_lead_to_
         let mut old = TcpStream::connect(address).await.unwrap();
         let first = me(&mut old).await.unwrap();
         set.step_down().unwrap();
-        // No more is sent, so it is the relay that ends the connection.
+        // The client sends nothing more, so only the relay can end the connection.
         assert_eq!(old.read(&mut [0]).await.unwrap_or(0), 0);
         let second = me(&mut TcpStream::connect(address).await.unwrap()).await.unwrap();
         assert_ne!(first, second);

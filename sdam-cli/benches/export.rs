@@ -40,7 +40,7 @@ fn main() {
     fs::write(&file, targets).unwrap();
     let mut arguments = Arguments::default();
     arguments.targets = Some(file);
-    // A port that was free a moment ago.
+    // Use a port that was free a moment ago, so no other program should listen on it.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     arguments.listen = address;
     thread::spawn(move || {

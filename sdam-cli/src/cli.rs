@@ -174,8 +174,8 @@ impl Cli {
                         // The full screen itself handles all signals other than Ctrl-C.
                         watch::run(&arguments, console, exit::interrupted()).await
                     } else if arguments.once {
-                        // A signal ends it as usual: it must not look like the state of a
-                        // deployment.
+                        // Let a signal kill the process: an exit code of 0 to 2 would describe the
+                        // state of the deployment.
                         let output = console.output.clone();
                         watch::run(&arguments, console, output.failed()).await
                     } else {
@@ -391,7 +391,7 @@ pub(crate) fn name_server(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Returns the arguments that an empty command line results in.
+/// Returns the arguments of an empty command line.
 pub(crate) fn defaults<A: clap::Args>() -> A {
     let matches = A::augment_args(clap::Command::new("")).get_matches_from([""]);
     A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())

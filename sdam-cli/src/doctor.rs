@@ -112,7 +112,7 @@ pub enum FailOn {
     Warning,
     /// A failure.
     Failure,
-    /// None.
+    /// No finding.
     Never,
 }
 

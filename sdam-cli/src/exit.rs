@@ -39,8 +39,8 @@ impl Exit {
     /// An error that is unrelated to the deployment, such as a failure to write the output.
     pub const FAILED: Self = Self(4);
 
-    /// Creates the exit code of a program that was ended by a signal: `code` is 0 or, if the signal
-    /// is not the usual one, 128 plus its number.
+    /// Creates the exit code of a program that was ended by a signal: `code` is 0 for SIGTERM, and
+    /// 128 plus the number of the signal for all others.
     #[cfg(feature = "tui")]
     pub(crate) fn signalled(code: u8) -> Self {
         Self(code)
@@ -152,7 +152,8 @@ where
     }
 }
 
-/// The number of open files that macOS permits, whatever maximum it reports (`OPEN_MAX`).
+/// The number of open files that macOS always permits, regardless of the maximum that it reports
+/// (`OPEN_MAX`).
 #[cfg(all(unix, feature = "export"))]
 const SAFE: u64 = 10_240;
 
@@ -167,8 +168,9 @@ fn raise_limit() {
     });
 }
 
-/// Raises `current` to `maximum` or, if the system refuses that, to [`SAFE`] if that is higher.
-/// `None` is no limit, and `set` returns whether the system has accepted the limit.
+/// Raises `current` to `maximum`. If the system refuses this, raises `current` to [`SAFE`], unless
+/// it is already higher. `None` means no limit. `set` returns whether the system has accepted the
+/// limit.
 #[cfg(all(unix, feature = "export"))]
 fn raise(current: Option<u64>, maximum: Option<u64>, set: impl Fn(Option<u64>) -> bool) {
     let is_safe_more = current.is_some_and(|current| current < SAFE);
@@ -276,7 +278,7 @@ mod tests {
         let (over, never) = mpsc::channel::<()>();
         let (begun, look_up) = mpsc::channel();
         let exit = run(|_| async move {
-            // This blocking task stands for a look-up: tokio resolves host names on such threads.
+            // This blocking task represents a look-up: tokio resolves host names on such threads.
             tokio::task::spawn_blocking(move || {
                 begun.send(()).unwrap();
                 never.recv()

@@ -1,4 +1,4 @@
-//! `explain`: selects a server for an operation, and explains why the others were rejected.
+//! `explain`: selects a server for an operation, and explains why the other servers were rejected.
 
 #[cfg(test)]
 mod tests;
@@ -261,7 +261,8 @@ fn tags(text: &str) -> Result<TagSet, &'static str> {
     )
 }
 
-/// Formats the criteria, the selected server, and the others with the reasons for their rejection.
+/// Formats the criteria, the selected server, and the rejected servers with the reasons for their
+/// rejection.
 fn explanation_text(
     palette: Palette,
     topology: &TopologyDescription,

@@ -273,7 +273,7 @@ fn notify(is_ready: bool) {
     {
         use sd_notify::NotifyState::{Ready, Stopping};
 
-        // Errors are ignored, because the supervisor notices that the notification is missing.
+        // Ignore errors, because the supervisor itself detects a missing notification.
         let _ = sd_notify::notify(&[if is_ready { Ready } else { Stopping }]);
     }
 }

@@ -1,5 +1,5 @@
-//! Files named on the command line; `-` is standard input. Reads connection strings and passwords
-//! from them, and explains why one cannot be read or written.
+//! Files named on the command line; `-` is standard input. This module reads connection strings and
+//! passwords from them, and explains why a file cannot be read or written.
 
 use std::{
     fmt::{Display, Write as _},
@@ -21,8 +21,8 @@ const MAX_LINE: u64 = 64 << 10;
 /// The maximum length of a text file, in bytes.
 const MAX_TEXT: u64 = 4 << 20;
 
-/// The interval at which a program in the background checks whether it is in the foreground again,
-/// and so may read from its terminal.
+/// The interval at which a program in the background checks whether it is in the foreground again.
+/// Only then may it read from its terminal.
 const BACKGROUND_POLL: Duration = Duration::from_secs(1);
 
 /// Returns the file's name for error messages.

@@ -1,7 +1,7 @@
 //! An HTTP/1 server for pages. It supports `GET` and `HEAD`, and answers `OPTIONS` like `GET`,
-//! because that is what HAProxy sends unless told otherwise. It handles one request per connection,
-//! and limits everything that a client sends. If too many connections are idle, a new one displaces
-//! the oldest idle one.
+//! because HAProxy sends `OPTIONS` by default. It handles one request per connection, and limits
+//! everything that a client sends. If too many connections are idle, a new one displaces the oldest
+//! idle one.
 
 #[cfg(test)]
 mod tests;

@@ -69,11 +69,11 @@ pub(crate) fn standard_error() -> impl Write + Send + 'static {
 
 /// A stream for text that people read.
 ///
-/// Text may contain strings of servers, name servers, files and the command line. All that is
-/// written for people passes through this type, so that no such string can control the terminal.
+/// Text may contain strings of servers, name servers, files and the command line. All output for
+/// people passes through this type, so that no such string can control the terminal.
 pub(crate) struct Readable<W> {
     pub(crate) inner: W,
-    /// Says whether the colours of [`Palette::paint`] remain.
+    /// The palette whose colours are kept.
     pub(crate) palette: Palette,
 }
 
@@ -145,7 +145,7 @@ struct OutputState {
     /// The number of bytes that were discarded because the buffer was full.
     lost: usize,
     error: Option<io::Error>,
-    /// The task in [`Output::failed`].
+    /// The waker of the task that waits in [`Output::failed`].
     observer: Option<Waker>,
     ended: bool,
 }
@@ -183,7 +183,7 @@ impl Output {
         Self(Arc::new(Handle(shared)))
     }
 
-    /// Resolves when writing has failed. The next call then returns the error.
+    /// Resolves when writing has failed. The next flush then returns the error.
     pub async fn failed(&self) {
         poll_fn(|cx| {
             let mut state = lock(&self.0.0.state);
@@ -235,7 +235,7 @@ impl Write for Output {
     }
 
     /// Waits briefly until the output is written, so that an error is usually returned by the call
-    /// that caused it. [`Output::failed`] notices a later one.
+    /// that caused it. [`Output::failed`] reports a later error.
     fn flush(&mut self) -> io::Result<()> {
         let shared = &self.0.0;
         let timeout = if lock(&shared.state).stuck { Duration::ZERO } else { WRITE_TIMEOUT };

@@ -125,8 +125,8 @@ struct Measured(Mutex<Distribution>);
 /// The values of a histogram.
 #[derive(Debug)]
 struct Distribution {
-    /// The upper bounds of the buckets, in ascending order. Each bound is followed by the number of
-    /// measurements in its bucket, that is, those that exceed the previous bound but not this one.
+    /// The upper bounds of the buckets, in ascending order. Each bound is paired with the number of
+    /// measurements in its bucket: measurements that exceed the previous bound but not this bound.
     buckets: Vec<(f64, u64)>,
     count: u64,
     sum: f64,

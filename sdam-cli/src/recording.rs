@@ -57,8 +57,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Reads the recording in the file `path`, or in standard input if `path` is `-`. Of a longer
-    /// one, the first GiB is read.
+    /// Reads the recording in the file `path`, or in standard input if `path` is `-`. Reads at most
+    /// the first GiB.
     ///
     /// If the recording program was killed, the last line may be incomplete. The recording is then
     /// read without that line, and [`defect`](Self::defect) gives the reason.
@@ -84,7 +84,7 @@ impl Recording {
     }
 
     /// Reads the first `limit` bytes of `source`. Each line is used as soon as it is read, so that
-    /// an endless file that is no recording is refused at once.
+    /// an endless file that is not a recording is refused at once.
     fn read(name: String, source: impl Read, limit: u64) -> Result<Self, RecordingError> {
         let source = Hashed { inner: source.take(limit), digest: Sha256::new() };
         let mut source = BufReader::new(source);
@@ -191,7 +191,7 @@ impl fmt::Display for RecordingError {
 
 impl std::error::Error for RecordingError {}
 
-/// A reader that computes the digest of what is read.
+/// A reader that computes the digest of the bytes that it reads.
 struct Hashed<R> {
     inner: R,
     digest: Sha256,

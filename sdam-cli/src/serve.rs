@@ -122,8 +122,8 @@ impl Arguments {
 /// Serves the deployment that `arguments` describe until `stop` is ready or a command ends the
 /// program.
 ///
-/// First executes the steps of the scenario, then the `commands`, which are opened only then: a
-/// scenario may be standard input, too.
+/// First executes the steps of the scenario. Then opens and executes the `commands`; they are not
+/// opened earlier, because the scenario may also come from standard input.
 ///
 /// Must be called within a tokio runtime with timers.
 ///

@@ -99,8 +99,8 @@ impl Target {
         }
     }
 
-    /// Returns the connection string. If a simulated deployment is requested, starts it with
-    /// `simulate` and returns it, too.
+    /// Returns the connection string. If a simulated deployment is requested, starts the deployment
+    /// with `simulate`, and returns it as well.
     pub(crate) fn deployment(
         &self,
         simulate: impl FnOnce() -> Result<Served, ServeError>,

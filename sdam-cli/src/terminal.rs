@@ -63,8 +63,8 @@ impl Palette {
         }
     }
 
-    /// Returns `text` with the characters replaced that [`sanitize`] replaces, other than line
-    /// breaks and the colours of this palette.
+    /// Replaces the same characters as [`sanitize`] in `text`, but keeps line breaks and the
+    /// colours of this palette.
     pub(crate) fn readable(self, text: &str) -> String {
         let mut clean = String::with_capacity(text.len());
         let mut rest = text;

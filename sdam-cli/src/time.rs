@@ -8,14 +8,15 @@ use sdam_events::facts::{Bounds, Failover, Loss, Outage};
 
 /// The greatest difference that does not count as a step of the wall clock.
 const STEP: u64 = 250;
-/// The maximum number of steps to keep. Beyond that, the times before the oldest step are
-/// calculated from that step.
+/// The maximum number of steps to keep. Times before the oldest kept step are calculated from that
+/// step.
 const MOST: usize = 1_000;
 
 /// The relation between a client's clock and the wall clock.
 ///
 /// The wall clock may be set at any time, and the client's clock may stop while the machine is
-/// suspended. So each known pair counts until the next one that it does not predict.
+/// suspended. So the times of both clocks are kept as pairs. Each pair applies until the next one,
+/// and a new pair is added only if the last one does not predict it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Walls(Vec<(Instant, UnixTime)>);
 
@@ -132,8 +133,8 @@ mod tests {
         check(&walls, 300, 10_300);
         // An event is queued some time after it has happened.
         assert_eq!(note(&mut walls, 200, 10_220), 1);
-        // The machine was suspended, which its own clock does not count. What happened right
-        // afterwards becomes known later.
+        // The machine was suspended, but the client's clock did not advance. An event from right
+        // after the suspension becomes known later.
         assert_eq!(note(&mut walls, 500, 90_500), 2);
         check(&walls, 499, 10_499);
         assert_eq!(note(&mut walls, 400, 90_400), 3);

@@ -389,7 +389,7 @@ struct Started {
     events: EventStream,
     /// The recording that is being written.
     recorded: Option<Recorded>,
-    /// The clock of the events.
+    /// The clock that the times of events refer to.
     #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen reads it"))]
     clock: Arc<dyn Clock>,
 }

@@ -14,8 +14,8 @@ pub(crate) fn root() -> PathBuf {
     own.parent().unwrap_or(own).to_owned()
 }
 
-/// Returns the folders of the workspace's crates: top-level folders, and folders below `proof`. The
-/// latter contain crates that only check the other crates.
+/// Returns the folders of the workspace's crates: top-level folders, and folders below `proof`,
+/// whose crates only check the other crates.
 pub(crate) fn crates() -> Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
     for parent in [root(), root().join("proof")] {
@@ -67,9 +67,10 @@ pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 /// not force the tests to be rebuilt.
 pub(crate) const CHECKS: &str = "target/checks";
 
-/// Creates a command that runs cargo in the workspace. It is the same cargo that runs this program,
-/// without the variables that describe this program's package: if they came and went, the build
-/// script of ring would run again, and ring and all that depends on it would be built again.
+/// Creates a command that runs cargo in the workspace. Uses the same cargo that runs this program,
+/// but removes the variables that describe this program's package. If these variables changed
+/// between builds, the build script of ring would run again, and ring and all crates that depend on
+/// it would be rebuilt.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
@@ -108,22 +109,22 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Returns what cargo says about each package of the workspace.
+/// Returns cargo's metadata about each package of the workspace.
 pub(crate) fn metadata() -> Result<Vec<Value>> {
     let arguments = ["metadata", "--no-deps", "--format-version", "1"];
     let mut metadata: Value = serde_json::from_str(&output(cargo().args(arguments))?)?;
     Ok(serde_json::from_value(metadata["packages"].take())?)
 }
 
-/// Builds the program `name` of the package in the folder `package`. `target` (such as `--test`)
-/// says what kind of program it is. Returns the path of the program.
+/// Builds the program `name` of the package in the folder `package`. `target` is cargo's option for
+/// the kind of program (such as `--test`) with its value. Returns the path of the program.
 ///
 /// # Errors
 /// If the program cannot be built or does not exist.
 pub(crate) fn built(package: &str, target: [&str; 2], name: &str) -> Result<PathBuf> {
     let folder = root().join(package);
     let mut build = cargo();
-    // With the profile of the tests, so that nothing is built twice.
+    // Use the profile of the tests, so that nothing is built twice.
     run(build.args(["build", "--profile", "test"]).args(EVERYTHING).args(target))?;
     // The programs are already built, so this only prints their paths.
     let messages = output(build.args(["--quiet", "--message-format", "json"]))?;

@@ -110,7 +110,7 @@ fn sources() -> Result<Vec<PathBuf>> {
 
 /// The prefix of the lines that this program generates: the proofs, in parentheses.
 const PROOF: &str = "  (";
-/// The words of rules that no test has to cite.
+/// The words with which a rule begins if no test has to cite it.
 const WEAK: &[&str] = &["SHOULD. ", "MAY. ", "own. ", "observed. "];
 /// The prefixes of lines that explain why a rule has no test.
 const EXEMPTIONS: &[&str] = &["  By construction: ", "  Caller's duty: ", "  Not offered: "];

@@ -60,7 +60,7 @@ pub(crate) fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns the names of the targets, one per file.
+/// Returns the names of the targets. Each file contains one target.
 fn targets(folder: &Path) -> Result<Vec<String>> {
     let files = files_below(&folder.join("fuzz_targets"))?;
     let names = files.iter().filter_map(|path| path.file_stem());

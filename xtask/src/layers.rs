@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::Result;
 use crate::cargo::{cargo, metadata, output, relative, root, rust_files};
 
-/// The published crates. After the colon are the crates of the workspace, without their prefix, and
-/// the runtimes on which each may depend.
+/// The published crates, each followed by its allowed dependencies: crates of the workspace,
+/// without the prefix `sdam-`, and runtimes.
 const ARROWS: &str = "
 sdam-core:
 sdam-select: core
@@ -30,17 +30,17 @@ sdam: auth core dns events pool runtime-async-std runtime-blocking runtime-smol 
 sdam-cli: sdam core events runtime-tokio select sim transport tokio
 ";
 
-/// The runtimes. A crate may only depend on those that its line in the table names: everywhere else,
-/// runtimes are passed as values. `sdam-dns` uses a runtime only on threads of its own, where the
-/// caller's code never runs.
+/// The runtimes. A crate may only depend on the runtimes that its line in the table names. All
+/// other crates receive runtimes as values. `sdam-dns` uses tokio only on its own threads, where
+/// the caller's code never runs.
 const RUNTIMES: &[&str] =
     &["async-executor", "async-io", "async-std", "mio", "monoio", "smol", "tokio"];
 
 /// The crates that do no I/O. The compiler ensures this, because they are `no_std`.
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
-/// Builds of the workspace's packages, each with the crates that must not be in its dependency
-/// tree. Single-threaded mode is for programs without a runtime. An exporter in a container needs no
+/// Builds of packages, each with the crates that must not be in its dependency tree:
+/// single-threaded mode is for programs without a runtime, and an exporter in a container needs no
 /// terminal library.
 const ABSENT: &[(&[&str], &[&str])] = &[
     (&["--package", "sdam"], &["async-std"]),

@@ -19,7 +19,7 @@ struct Ran {
 /// Runs the models whose names in their crate begin with `name`.
 ///
 /// # Errors
-/// If a model fails. If no model runs, in one of the packages or, with a name, in all of them.
+/// If a model fails, or if no model runs. Without a name, a model must run in each package.
 pub(crate) fn run(name: &str) -> Result<()> {
     let mut ran = Ran::default();
     for package in PACKAGES {

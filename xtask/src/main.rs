@@ -54,9 +54,9 @@ enum Subcommand {
     /// Check that the facade and the program compile with each of their features.
     ///
     /// Checks `sdam` and `sdam-cli` without features, with each one and with all. A feature adds
-    /// items and never changes other items, so larger sets reveal little, and nothing that pairs do
-    /// not. Warnings are failures: if a feature leaves an item unused, only builds without the other
-    /// features show it.
+    /// items and never changes other items, so larger sets rarely reveal an error, and none that
+    /// pairs do not reveal. Warnings are failures: if a feature leaves an item unused, only builds
+    /// without the other features show it.
     Features(features::Options),
     /// Test the simulated deployment with other MongoDB drivers.
     ///
@@ -104,11 +104,12 @@ enum Subcommand {
         #[arg(long)]
         version: Option<Version>,
     },
-    /// Plant faults in the product and in the official files, which have to be noticed.
+    /// Plant faults in the product and in the official files, and check that tests detect them.
     ///
     /// Builds a copy of the workspace in target/mutants with one fault after another, such as an
     /// event that is not published, and runs the official files that concern it: they must fail.
-    /// Then changes expected values of the files, other ones every day: hardly any may pass.
+    /// Then changes expected values in the files, different values every day: almost all changed
+    /// files must fail.
     Mutants(mutants::Options),
     /// Rehearse the release of every published crate.
     ///
@@ -137,18 +138,18 @@ enum Subcommand {
     ///
     /// The command fails if a file fails, was not run, or is missing. If a file contradicts
     /// single-threaded mode, `scan` does not count the file: single-threaded mode chooses at
-    /// random, so it satisfies the files of in_window only if no server is busier than another.
+    /// random, so it satisfies a file of in_window only if all servers are equally busy.
     SpecTest(spec_test::Options),
     /// Search the states of small deployments for one that breaks an invariant.
     ///
-    /// Drives the machine of a deployment: takes every step of several alphabets in every state
-    /// that one to three servers can reach, breadth first. Elections, members and errors are
-    /// searched with whole checks. One server is searched completely with single inputs:
+    /// Drives the state machine of a deployment with several sets of inputs: breadth first, applies
+    /// every input in every state that one to three servers can reach. Elections, members and
+    /// errors are searched with whole checks. One server is searched completely with single inputs:
     /// connections, replies, failures, pushes, timers and operations. A load balancer has two
-    /// services with up to two connections each. Time advances only to the
-    /// next deadline, and servers that are due together are tried in every order. Prints the number
-    /// of states. A state that breaks an invariant ends the search, with a shortest history that
-    /// leads to it.
+    /// services with up to two connections each. Time advances only to the next deadline, and
+    /// servers that are due together are tried in every order. Prints the number of states. A state
+    /// that breaks an invariant ends the search, which then prints a shortest history that leads to
+    /// this state.
     States(states::Options),
     /// Run the tests.
     ///

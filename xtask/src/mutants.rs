@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: faults in the product and in the official files, which the harness of
-//! these files has to notice.
+//! `cargo xtask mutants`: plants faults in the product and in the official files, and checks that
+//! the harness of these files detects them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +24,7 @@ pub(crate) struct Options {
 struct Mutant {
     name: &'static str,
     file: &'static str,
-    /// A suite that has to notice the fault.
+    /// The suite that must detect the fault.
     suite: &'static str,
     /// The text that the fault replaces. The file contains it once.
     from: &'static str,
@@ -98,10 +98,10 @@ fn mutants() -> Vec<Mutant> {
     mutants.collect()
 }
 
-/// Plants the faults one by one in a copy of the workspace, and then changes the files.
+/// Plants the faults one by one in a copy of the workspace, and then changes the official files.
 ///
 /// # Errors
-/// If a fault is not noticed, or cannot be planted. If the files do not pass without faults.
+/// If a fault is not detected or cannot be planted, or if the files do not pass without faults.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let tree = root().join("target/mutants/tree");
     copy(&tree)?;
@@ -135,8 +135,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Copies the files of the workspace to `tree`. Files that are the same already keep their times, so
-/// that what was built of them is still good.
+/// Copies the files of the workspace to `tree`. Files that have not changed keep their modification
+/// times, so that cargo does not rebuild them.
 fn copy(tree: &Path) -> Result<()> {
     let files = output(Command::new("git").args(["ls-files", "-z"]).current_dir(root()))?;
     for file in files.split_terminator('\0') {
@@ -167,7 +167,7 @@ impl Mutant {
     /// Returns the source with the fault.
     ///
     /// # Errors
-    /// If the source does not contain the text that is replaced exactly once.
+    /// If the source does not contain exactly one occurrence of the text to replace.
     fn plant(&self, source: &str) -> Result<String> {
         match source.matches(self.from).count() {
             1 => Ok(source.replace(self.from, self.to)),

@@ -19,7 +19,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     digest: Option<String>,
     /// Instead, freeze or cut off the primary of a disturbed set in each seed, and print how soon a
-    /// client with this detector (`none` or `probing`) leaves it. May be repeated.
+    /// client with this detector (`none` or `probing`) abandons the primary. May be repeated.
     #[arg(long, value_name = "NAME")]
     detector: Vec<String>,
 }

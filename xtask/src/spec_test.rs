@@ -37,9 +37,9 @@ pub(crate) struct Options {
     /// named).
     #[arg(long = "runtime", value_name = "NAME")]
     columns: Vec<String>,
-    /// Run each test on every release that admits it. Otherwise, the column `sim` leaves out releases
-    /// between which clients do not change, and the runtimes take one for each kind of deployment,
-    /// in turn.
+    /// Run each test on every suitable release. By default, the column `sim` leaves out releases
+    /// between which clients behave alike, and the runtimes run each test on one release for each
+    /// kind of deployment.
     #[arg(long)]
     every_release: bool,
     /// Write the figures to this file, too.
@@ -89,9 +89,10 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Runs the columns side by side, as many as there are cores: those of runtimes first, alone, because
-/// their clocks stand still while threads run. The columns of real servers are last, and run all at
-/// the same time, because their files mostly wait for servers of their own.
+/// Runs the columns in three groups, in parallel within each group. The runtimes are the first
+/// group, because their clocks stand still while other threads run. The columns of real servers are
+/// the last group and all run at the same time, because their files mostly wait for servers. In the
+/// other groups, as many columns run at the same time as there are cores.
 fn run_all(jobs: &[Job], columns: &[Column], every_release: bool) -> Report {
     let (servers, others): (Vec<Column>, Vec<Column>) =
         columns.iter().partition(|column| matches!(column, Column::Server(_)));
@@ -137,8 +138,8 @@ fn side_by_side<T: Sync, R: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Runs the files of a column. Returns the outcome of each suite, which is empty if the suite does
-/// not run in the column.
+/// Runs the files of a column. Returns the outcome of each suite. If a suite does not run in the
+/// column, its outcome is empty.
 fn run_column(
     jobs: &[Job],
     column: Column,

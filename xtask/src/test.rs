@@ -14,13 +14,14 @@ const THREADS: &str = "RUST_TEST_THREADS";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run what takes longer, instead: the ignored tests; the live tests on every other runtime and
-    /// with the oldest server; the official files on the oldest and the newest server, and on every
-    /// simulated release; the search of states; 2,000 simulated seeds; the models of shared state;
-    /// and `PyMongo` and the Node driver with the simulated deployment.
+    /// Run the tests that take longer, instead: the ignored tests; the live tests on every other
+    /// runtime and with the oldest server; the official files on the oldest and the newest server,
+    /// and on every simulated release; the search of states; 2,000 simulated seeds, and 1,000 with
+    /// a detector; the models of shared state; and `PyMongo` and the Node driver with the simulated
+    /// deployment.
     #[arg(long)]
     deep: bool,
-    /// Leave the official files on real servers out, which take seven minutes.
+    /// Do not run the official files on real servers, which take seven minutes.
     #[arg(long, requires = "deep")]
     no_servers: bool,
     /// Run the live tests and the official files on every server, instead. The live tests use tokio
@@ -113,8 +114,8 @@ fn is_required() -> bool {
     env::var_os("SDAM_LIVE_REQUIRED").is_some_and(|value| value == "1")
 }
 
-/// Returns whether there is a server of this version, which is a failure if `required` is true and
-/// there is none. Prints why `tests` are skipped.
+/// Returns whether a server of this version is available. If none is available, fails if `required`
+/// is true, and otherwise prints why `tests` are skipped.
 fn is_available(version: Version, required: bool, tests: &str) -> Result<bool> {
     match sdam_live::mongod_path(version) {
         Ok(_) => Ok(true),

@@ -9,8 +9,9 @@ use crate::conformance;
 /// The maximum number of lines in a file.
 const LIMIT: usize = 600;
 
-/// The beginning of an attribute that leaves a test to `cargo xtask test --deep`. It continues with
-/// what takes long. The words are concatenated so that this file does not contain them.
+/// The beginning of an attribute that leaves a test to `cargo xtask test --deep`. The attribute
+/// continues with the reason why the test takes long. The parts are concatenated, so that this file
+/// does not contain the attribute.
 const DEEP: &str = concat!("#[ig", "nore = \"deep: ");
 
 pub(crate) fn run() -> Result<()> {
@@ -50,7 +51,7 @@ fn check(name: &str, text: &str, violations: &mut Vec<String>) {
         if line.ends_with([' ', '\t']) {
             violations.push(format!("{place} ends with white space"));
         }
-        // The words are concatenated, as above.
+        // The parts of each word are concatenated, so that this file does not contain the word.
         for word in [concat!("to", "do!("), concat!("unimpl", "emented!(")] {
             if line.contains(word) {
                 violations.push(format!("{place} is unfinished: {word}"));

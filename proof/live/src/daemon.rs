@@ -268,8 +268,7 @@ impl Drop for Process {
     }
 }
 
-/// Puts a child into a process group of its own, so that the signals of the terminal do not reach
-/// it.
+/// Puts a child into a separate process group, so that the signals of the terminal do not reach it.
 fn detached(command: &mut Command) -> &mut Command {
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(command, 0);
@@ -298,9 +297,10 @@ const COUNT: u16 = 16_000;
 /// A loopback port, for TCP and UDP, that refuses clients unless a server listens on it.
 ///
 /// While the value exists, neither the system nor another [`reserve`](Self::reserve) in any process
-/// assigns the port to someone else. A server can listen on it if it sets `SO_REUSEADDR`, as most
-/// servers and `std::net::TcpListener` do, and can be restarted at any time. Systems other than
-/// Linux do not let a server share a reserved port, so there the port is only free at first.
+/// assigns the port again. A server can listen on it if it sets `SO_REUSEADDR`, as most servers and
+/// `std::net::TcpListener` do, and can be restarted at any time. Systems other than Linux do not
+/// let a server share a reserved port, so on these systems the port is only known to be free when
+/// it is reserved.
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,
@@ -311,10 +311,10 @@ impl Port {
     /// Reserves a port that is free.
     ///
     /// # Errors
-    /// [`Error::State`] if there is none.
+    /// [`Error::State`] if no port is free.
     pub fn reserve() -> Result<Self, Error> {
-        // Processes that start at the same time begin with different ports, so that they do not try
-        // the same ports one after the other.
+        // Processes that start at the same time begin with different ports, so that they do not all
+        // try the same ports.
         static NEXT: LazyLock<AtomicU32> =
             LazyLock::new(|| AtomicU32::new(RandomState::new().hash_one(()) as u32));
         (0..COUNT)
@@ -325,14 +325,15 @@ impl Port {
             .ok_or_else(|| Error::State("no free port on loopback".to_owned()))
     }
 
-    /// Binds sockets on which nothing arrives: one does not listen, and the other one accepts
-    /// packets only from itself.
+    /// Binds sockets on which nothing arrives: the TCP socket does not listen, and the UDP socket
+    /// accepts packets only from itself.
     fn bind(address: SocketAddr) -> io::Result<Self> {
         let tcp = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         tcp.bind(&address.into())?;
         let udp = UdpSocket::bind(address)?;
         udp.connect(address)?;
-        // The address is shared only from here on, so that of two owners only one succeeds.
+        // Allow sharing only after both sockets are bound, so that only one of two reservations can
+        // succeed.
         tcp.set_reuse_address(true)?;
         SockRef::from(&udp).set_reuse_address(true)?;
         Ok(Self { address, _reserved: cfg!(target_os = "linux").then_some((tcp, udp)) })

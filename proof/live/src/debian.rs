@@ -103,7 +103,7 @@ fn library_directories(root: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 /// downloaded with `apt-get`, and the download is reported on standard error.
 fn downloaded(name: &'static str) -> Result<PathBuf, Unavailable> {
     /// The outcomes of downloads. Tests in the same process wait for each other's downloads, and do
-    /// not repeat a failed one.
+    /// not repeat a failed download.
     static OUTCOMES: Mutex<BTreeMap<&str, Result<PathBuf, Unavailable>>> =
         Mutex::new(BTreeMap::new());
     let mut outcomes = OUTCOMES.lock().unwrap_or_else(PoisonError::into_inner);

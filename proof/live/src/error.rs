@@ -135,7 +135,7 @@ fn decide<T>(
     match started {
         Ok(value) => Ok(Some(value)),
         Err(Error::Unavailable(unavailable)) if !required => {
-            // If standard error cannot be written to, there is nowhere to report it.
+            // An error of this write cannot be reported.
             let _ = writeln!(out, "SKIPPED a live test, {unavailable}");
             Ok(None)
         }

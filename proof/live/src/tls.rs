@@ -1,4 +1,4 @@
-//! TLS for servers and for this crate's clients, with the certificates as files that both read.
+//! TLS for servers and for this crate's clients. Both read their certificates from files.
 
 use std::fmt::Debug;
 use std::fs;
@@ -36,8 +36,8 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// Creates settings with a valid server certificate. Clients may have a certificate, but need
-    /// none.
+    /// Creates settings with a valid server certificate. Clients may present a certificate, but
+    /// need not.
     pub fn new(certificates: &Arc<Certificates>) -> Self {
         Self {
             certificates: Arc::clone(certificates),
@@ -59,8 +59,8 @@ impl ServerTls {
         self
     }
 
-    /// Disables TLS 1.3, with which clients learn only after the handshake that the server rejected
-    /// them.
+    /// Disables TLS 1.3. With TLS 1.3, clients learn only after the handshake that the server
+    /// rejected them.
     pub fn without_tls_1_3(mut self) -> Self {
         self.arguments = ["--tlsDisabledProtocols", "TLS1_3"].map(str::to_owned).to_vec();
         self
@@ -152,9 +152,9 @@ impl ServerCertVerifier for AnyServer {
     }
 }
 
-/// The first and last year in which most certificates are valid: all except the expired one and the
-/// one that is not yet valid. This period includes the dates on which the servers with those two
-/// certificates run.
+/// The first and last year in which certificates are valid, except the expired certificate and the
+/// certificate that is not yet valid. This period includes the dates on which servers with these
+/// two certificates run.
 const YEARS: [i32; 2] = [2000, 2049];
 
 /// The serial number of the revoked certificate.

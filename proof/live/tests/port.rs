@@ -1,5 +1,5 @@
-//! Reserved ports, in a process that starts no others: one that has just been forked has the sockets
-//! of all tests until it begins.
+//! Tests of reserved ports. They are a separate program that starts no other processes, because a
+//! forked child would keep the sockets of all tests open until it executes its program.
 #![cfg(target_os = "linux")]
 
 use std::io;
@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use sdam_live::Port;
 use socket2::{Domain, Socket, Type};
 
-/// Takes the port for one owner alone, as a reservation does.
+/// Binds the port without sharing it, as a reservation does.
 fn take(address: SocketAddr) -> io::Result<()> {
     Socket::new(Domain::IPV4, Type::STREAM, None)?.bind(&address.into())
 }

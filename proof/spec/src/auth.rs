@@ -1,8 +1,8 @@
 //! Tests of credentials in connection strings.
 //!
-//! A case consists of a connection string and, if the string is valid, the expected credential. Of a
-//! mechanism that is not supported, only the credential is compared. A case is left out if such a
-//! mechanism would have to refuse its string.
+//! A case consists of a connection string and, if the string is valid, the expected credential. If
+//! the mechanism is not supported, only the credential is compared. Cases in which such a mechanism
+//! would have to refuse the connection string are left out.
 
 use sdam_core::{
     options::{ConfigError, Credential, Options},
@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 
 use crate::fields::{Cases, check_cases, read};
 
-/// The mechanisms that `sdam-auth` refuses, whatever else is in the connection string: users must
-/// provide an authenticator of their own. `PLAIN` is refused on connections that are not encrypted,
-/// and the files' connections are not.
+/// The mechanisms that `sdam-auth` always refuses for these files. Users must provide their own
+/// authenticator for the first three. `PLAIN` is refused because no connection string in the files
+/// enables TLS.
 const REFUSED: [&str; 4] = ["GSSAPI", "MONGODB-AWS", "MONGODB-OIDC", "PLAIN"];
 
 #[derive(Deserialize)]
@@ -54,7 +54,7 @@ pub fn left_out(file: &Value) -> Vec<(String, &'static str)> {
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Passed,
-    /// The string has to be refused, and is for another reason: its mechanism.
+    /// The string has to be refused, but it was refused because the mechanism is not supported.
     LeftOut,
 }
 

@@ -1,8 +1,8 @@
 //! The test format for connection pools (CMAP: "cmap-format").
 //!
-//! Each file runs against every suitable server that the host provides. The pool under test belongs
-//! to an `Owner`, a topology whose checks end when the test says how, because each file decides for
-//! itself when the pool becomes ready and when it is cleared.
+//! A file runs against suitable servers that the host offers. The pool under test belongs to an
+//! `Owner`: a topology whose checks wait until the test supplies their results, because each file
+//! specifies when the pool becomes ready and when it is cleared.
 
 mod format;
 mod owner;
@@ -45,8 +45,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 ///
-/// If the file has unsupported content, or if no environment is suitable and the offer is not [of
-/// real servers](crate::run::Coverage::Real).
+/// If the file has unsupported content, or if no environment is suitable. An offer of [real
+/// servers](crate::run::Coverage::Real) need not contain a suitable environment.
 pub fn runs(offer: &Offer, json: &Value) -> Result<Vec<Run>, String> {
     let file = Arc::new(File::read(json)?);
     let admits = |environment: &Environment| {
@@ -55,7 +55,7 @@ pub fn runs(offer: &Offer, json: &Value) -> Result<Vec<Run>, String> {
             && environment.meets(file.run_on.as_deref())
             && file.fail_point.as_ref().is_none_or(|own| environment.applies(own))
     };
-    // The file is one test.
+    // A file is a single test, so the number of its operations serves as its turn.
     let turn = file.operations.len();
     let chosen = offer.choose(turn, has_short_limit(json), admits)?.into_iter();
     let run = |environment| {
@@ -239,7 +239,7 @@ fn compare_events(file: &File, recorder: &Recorder) -> Result<(), String> {
 /// Builds the options of a pool for the server at `uri`.
 fn options(uri: &str, pool_options: &Map<String, Value>) -> Result<Options, String> {
     let mut query = "directConnection=true".to_owned();
-    // The pool has no thread that runs at intervals.
+    // The pool has no background thread with an interval, so it does not need this option.
     for (name, value) in
         pool_options.iter().filter(|(name, _)| *name != "backgroundThreadIntervalMS")
     {

@@ -13,8 +13,8 @@ use crate::suite::Suite;
 /// A folder of test files, with the required number of files.
 #[derive(Clone, Copy, Debug)]
 pub struct Folder {
-    /// The path below `source/` in the specifications' repository, without the segment `tests` that
-    /// follows the first one there. Reports use it as the name.
+    /// The path below `source/` in the specifications' repository, without the segment `tests`,
+    /// which follows the first segment there. Reports use this path as the name of the folder.
     pub(crate) name: &'static str,
     /// The path below `test/` in a source distribution of PyMongo.
     pymongo: &'static str,
@@ -30,7 +30,7 @@ impl Folder {
         Self { name, pymongo, counts: [files; 2], only: &[] }
     }
 
-    /// Sets the number of files in PyMongo, if it is another one there.
+    /// Sets the number of files in PyMongo, if it differs from the number in the specifications.
     pub(crate) const fn in_pymongo(self, files: usize) -> Self {
         Self { counts: [self.counts[0], files], ..self }
     }
@@ -174,7 +174,7 @@ impl Corpus {
 }
 
 /// The files whose copies in PyMongo are outdated. In one test, a connection is closed before the
-/// pool is cleared; the specification has since corrected this order. In another one, a cursor
+/// pool is cleared; the specification has since corrected this order. In another test, a cursor
 /// returns its connection after an error from `getMore`.
 const OUTDATED: [&str; 4] = [
     "connection_logging/connection-logging.json",

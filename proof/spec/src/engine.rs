@@ -177,8 +177,8 @@ fn wait(
         .ok_or_else(|| "the host has not run the selection".to_owned())
 }
 
-/// Runs a file from `server-selection/tests/in_window`. Operations on a running topology begin and
-/// end while other operations are in progress on its servers.
+/// Runs a file from `server-selection/tests/in_window`. Selects servers of a running topology while
+/// the number of operations that the file specifies is in progress on each server.
 pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
     let (file, nearest) = (InWindowFile::parse(file)?, InWindowFile::criteria()?);
     let harness = Harness::slow(host);

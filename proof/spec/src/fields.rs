@@ -7,7 +7,7 @@ use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-/// Deserializes a file or a part of one.
+/// Deserializes a file or a part of a file.
 ///
 /// # Errors
 ///
@@ -41,12 +41,12 @@ pub(crate) fn check_cases<C: DeserializeOwned>(
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n    ")) }
 }
 
-/// Returns the value of an option as it is written in a connection string.
+/// Returns the value of an option in the syntax of connection strings.
 pub fn option_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Returns whether `holds` is true of the name and the value of a field, at any depth.
+/// Returns whether `holds` returns true for the name and the value of any field, at any depth.
 pub(crate) fn has_field(part: &Value, holds: &dyn Fn(&str, &Value) -> bool) -> bool {
     match part {
         Value::Object(fields) => {

@@ -23,7 +23,8 @@ use crate::{
 pub struct Host {
     /// Starts tasks.
     pub spawner: Arc<dyn Spawner>,
-    /// Runs a future to completion on the calling thread, which may run tasks in the meantime.
+    /// Runs a future to completion on the calling thread. Meanwhile, this thread may also run
+    /// tasks.
     pub block_on: BlockOn,
     /// Starts a new deployment for an environment. The deployment can be reached from the runtime
     /// of this host.

@@ -85,8 +85,8 @@ impl Environment {
     }
 
     /// Returns whether the servers apply a fail point as the tests expect. Servers before 4.4.7 do
-    /// not: they compare the application name before a connection's first hello has set it
-    /// (SERVER-49336).
+    /// not apply a fail point for `hello` with an application name to a connection's first hello,
+    /// because they compare the name before this hello has set it (SERVER-49336).
     pub(crate) fn applies(&self, fail_point: &Document) -> bool {
         let Ok(data) = fail_point.get_document("data") else {
             return true;

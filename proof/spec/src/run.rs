@@ -1,4 +1,4 @@
-//! Runs: a test of a file, in one environment.
+//! Runs of tests. A run is one test of a file in one environment.
 
 use std::collections::BTreeSet;
 
@@ -12,28 +12,28 @@ use crate::{
 pub struct Offer {
     /// The environments for which the host [starts deployments](Host::deploy).
     pub environments: Vec<Environment>,
-    /// The part of the environments that admit a test in which the test runs.
+    /// The rule that chooses the environments in which a test runs.
     pub coverage: Coverage,
 }
 
-/// The part of the environments that admit a test in which the test runs.
+/// The rule that chooses, among the environments that admit a test, those in which the test runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    /// All of them.
+    /// All environments.
     Every,
-    /// For each kind of deployment, the oldest and the newest release, and the first release on
-    /// either side of each [change](ENGINE_CHANGES).
+    /// For each kind of deployment, the oldest and the newest release, and the first release after
+    /// each [change](ENGINE_CHANGES).
     Sample,
-    /// One release for each kind of deployment. Different tests of a file take different releases,
-    /// in turn.
+    /// One release for each kind of deployment. The tests of a file take the releases in turn.
     Turns,
-    /// All of them, which are real servers in real time: a test with a time limit below a second
-    /// is left out, and so is a test that no environment admits, because other hosts run it.
+    /// All environments, which are real servers in real time. A test with a time limit below a
+    /// second is left out. A test that no environment admits is left out, too, because other hosts
+    /// run it.
     Real,
 }
 
-/// The releases, major and minor, from which on clients behave differently: 4.4 streams hello
-/// replies and labels errors itself, and 6.0 orders primaries by their election.
+/// The releases, major and minor, from which on clients behave differently. From 4.4 on, servers
+/// stream hello replies and label errors; from 6.0 on, clients order primaries by their election.
 pub const ENGINE_CHANGES: [[u32; 2]; 2] = [[4, 4], [6, 0]];
 
 /// A test in one environment.
@@ -75,7 +75,7 @@ impl Offer {
         self.coverage == Coverage::Real
     }
 
-    /// Returns those environments in which a test runs. `turn` is a number that differs between the
+    /// Returns the environments in which a test runs. `turn` is a number that differs between the
     /// tests of a file. `has_short_limit` tells whether the test has a time limit below a second.
     ///
     /// # Errors

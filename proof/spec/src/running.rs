@@ -312,8 +312,8 @@ pub(crate) fn not_reached(difference: &str) -> String {
     format!("the topology was not reached: {difference}")
 }
 
-/// Compares items with the expected ones, in order and without gaps. `what` is what they are called
-/// in errors. If `admits_more` is true, others may follow.
+/// Compares items with the expected ones, in order and without gaps. `what` is the name of an item
+/// in error messages. If `admits_more` is true, further items may follow the expected ones.
 pub(crate) fn compare_in_order<'a, E, A: Debug + 'a>(
     what: &str,
     expected: &[E],

@@ -52,9 +52,9 @@ pub fn covers_in_window(file: &Value) -> bool {
 const DELAY: Duration = Duration::from_millis(1);
 
 /// Checks one file from `server-discovery-and-monitoring/tests`. Each reply in a phase answers one
-/// check; if it breaks the connection to a known server, it answers a second check, too. Also
-/// verifies the number of checks, that events are numbered without gaps, that every heartbeat ends,
-/// and that no connection is left after the topology was closed.
+/// check. A network error of a known server also answers a second check. Also verifies the number
+/// of checks, that events are numbered without gaps, that every heartbeat ends, and that no
+/// connection is left after the topology was closed.
 pub fn discovery_and_monitoring(file: &Value) -> Result<(), String> {
     crate::sdam::check(file, Scanned::start)
 }
@@ -229,9 +229,9 @@ pub fn rtt(file: &Value) -> Result<(), String> {
 /// Creates a topology in `harness` and brings it to `target`. Types, round-trip times, tags and the
 /// inputs of the staleness formula become those of `target`. Also returns the duration of the scan.
 ///
-/// Servers that are unknown in `target` are unreachable. So are possible primaries: a scan checks
-/// them like other servers (SDAM: "Scanning order"), so no server is a possible primary after a
-/// scan.
+/// Servers that are unknown in `target` are unreachable. Possible primaries are also unreachable: a
+/// scan checks them like other servers (SDAM: "Scanning order"), so no server is a possible primary
+/// after a scan.
 ///
 /// A scan checks servers one after another, so the times of their updates differ from those in
 /// `target`. If there is a primary, only the time between a server's last write and its update

@@ -82,7 +82,7 @@ pub fn check<S: Subject>(
     subject.end().map_err(left)
 }
 
-/// Runs a phase. `seen` contains all servers that the topology has had.
+/// Runs a phase. `seen` collects all servers that have been in the topology.
 fn run_phase(
     phase: &Phase,
     seen: &mut BTreeMap<ServerAddress, ServerId>,
@@ -96,7 +96,8 @@ fn run_phase(
             subject.respond(server, reply.as_deref())?;
             continue;
         }
-        // The topology has closed the connection of the check. A pool may still get a reply.
+        // The server has left, and the topology has closed its connections for checks. A pooled
+        // connection may still receive a reply.
         let server = *seen.get(address).ok_or_else(|| format!("{address} is no server"))?;
         if let Some(reply) = reply {
             subject.greet_late(server, &reply)?;
@@ -150,7 +151,7 @@ struct Script {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Phase {
     description: Option<String>,
-    /// The replies to checks, which are empty for a network error.
+    /// The replies to checks. An empty reply represents a network error.
     #[serde(default)]
     responses: Vec<(ServerAddress, Document)>,
     #[serde(default)]
@@ -207,7 +208,7 @@ impl ApplicationError {
     ///
     /// # Errors
     ///
-    /// If there is a reply without need, or none.
+    /// If the reply of a command error is missing, or another kind of error has a reply.
     fn report(&self, current: Generation) -> Result<Option<ErrorReport>, String> {
         let stage = match self.when {
             When::BeforeHandshakeCompletes => Stage::Hello,
@@ -233,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    /// No official file tells the stages apart.
+    /// Tests both stages, because no official file distinguishes them.
     #[test]
     fn application_errors_are_reported_like_those_of_pools() {
         let reply = json!({ "ok": 1, "ismaster": true, "minWireVersion": 0, "maxWireVersion": 21 });

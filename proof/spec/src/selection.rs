@@ -74,8 +74,8 @@ pub fn rtt(file: &Value) -> Result<(), String> {
     file.compare(window.average_millis())
 }
 
-/// Compares the suitable servers and the latency window with those in the file, and checks that a
-/// complete selection agrees with them.
+/// Compares the suitable servers and the latency window with the expected servers in the file, and
+/// checks that a complete selection agrees with both.
 fn check_stages(
     file: &SelectionFile,
     settings: &Settings,

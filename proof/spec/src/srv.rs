@@ -64,7 +64,8 @@ pub fn scan(file: &Json, kind: Kind) -> Result<(), String> {
 }
 
 /// Checks a file. `resolve` looks up the connection string, and `discover` connects a client. An
-/// expected error has to have the reason that it has without a network: a look-up that fails is none.
+/// expected error must have the same reason as with the records of the [`zone`], so a failed
+/// look-up does not count as the expected error.
 fn check_file(
     file: &Json,
     resolve: impl FnOnce(&str) -> Result<Options, String>,

@@ -60,7 +60,8 @@ pub struct Suite {
     pub scan_covers: fn(&Value) -> bool,
     /// Returns the tests of a file that are never run, with the reasons.
     pub left_out: fn(&Value) -> Vec<(String, &'static str)>,
-    /// Returns whether the verdict on a file depends on what the tests do in place of a driver.
+    /// Returns whether the verdict on a file depends on code of the tests that replaces parts of a
+    /// driver.
     pub stands_in: fn(&Value) -> bool,
 }
 
@@ -109,7 +110,8 @@ impl Suite {
             left_out: auth::left_out,
             ..Self::new("auth/legacy", "auth/legacy", 1, auth::check)
         },
-        // PyMongo has more of these files, because its copy is from a later version.
+        // PyMongo has more of these files, because it contains a later version of the
+        // specifications.
         Self::srv("initial-dns-seedlist-discovery/replica-set", "srv_seedlist/replica-set", 40)
             .in_pymongo(42)
             .through(

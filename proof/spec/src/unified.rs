@@ -1,8 +1,9 @@
 //! The unified test format, and the code that runs its files.
 //!
 //! Files run on complete deployments. A [`TestDeployment`](crate::host::TestDeployment) consists of
-//! a deployment, a runtime that can reach it, and an executor. Every test in a file runs in each
-//! suitable [`Environment`] of the host. If no environment is suitable, the test fails.
+//! a deployment, a runtime that can reach it, and an executor. The [coverage](crate::run::Coverage)
+//! determines in which of the suitable [`Environment`]s a test runs. If no environment is suitable,
+//! the test fails, unless the environments are real servers.
 
 mod bulk;
 mod client;
@@ -37,13 +38,13 @@ use crate::{
     run::{Offer, Run},
 };
 
-/// Returns the runs of the tests in a file, except the [excluded] ones, in suitable environments.
+/// Returns the runs of all tests in a file, except the [excluded] tests, in suitable environments.
 /// Each run needs a new deployment.
 ///
 /// # Errors
 ///
-/// If the file has unsupported content, or if no environment is suitable for a test and the offer
-/// is not [of real servers](crate::run::Coverage::Real).
+/// If the file has unsupported content, or if no environment is suitable for a test. An offer of
+/// [real servers](crate::run::Coverage::Real) need not contain a suitable environment.
 pub fn runs(offer: &Offer, file: &Value) -> Result<Vec<Run>, String> {
     let mut json = file.clone();
     if excluded::remove(&mut json) {
@@ -72,8 +73,9 @@ pub fn runs(offer: &Offer, file: &Value) -> Result<Vec<Run>, String> {
     Ok(runs)
 }
 
-/// Returns whether the verdict on a file depends on what the tests do in place of a driver: cursors,
-/// sessions of the caller, transactions, and the concerns of databases and collections.
+/// Returns whether the verdict on a file depends on code of the tests that replaces parts of a
+/// driver: cursors, explicit sessions, transactions, and the read and write concerns of databases
+/// and collections.
 pub fn stands_in(file: &Value) -> bool {
     let mut file = file.clone();
     if excluded::remove(&mut file) {
@@ -130,8 +132,8 @@ async fn set_up(target: &Target, data: &[CollectionData]) -> Result<(), String> 
 }
 
 /// Compares the contents of the collections with the expected ones. Connects like a client that
-/// uses several mongoses if `several_mongoses` is true, and otherwise like one that uses a single
-/// mongos.
+/// uses several mongoses if `several_mongoses` is true, and otherwise like a client that uses a
+/// single mongos.
 async fn verify(
     target: &Target,
     several_mongoses: bool,

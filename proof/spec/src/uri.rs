@@ -112,7 +112,7 @@ fn host_type(host: &ServerAddress) -> &'static str {
 }
 
 /// Checks credentials more strictly than the format requires: if a field is `null`, the credential
-/// must not have it.
+/// must not contain this field.
 fn check_auth(expected: &Auth, string: &ConnectionString) -> Result<(), String> {
     let password = string.password().map(Secret::expose);
     for (name, expected, found) in [
@@ -143,7 +143,7 @@ fn check_options(expected: &Map<String, Json>, string: ConnectionString) -> Resu
     let options = string.into_options().map_err(|error| error.to_string())?;
     for (name, value) in expected() {
         let found = effective(&options, name);
-        // An option that is refused is in no field.
+        // The options have no field for a refused option.
         let is_refused = || options.validate().is_err_and(|error| error.option() == *name);
         if found.as_ref() != Some(value) && !is_refused() {
             return Err(format!("{name} is {found:?} in the options"));
@@ -212,7 +212,7 @@ fn effective_of_driver(options: &Options, name: &str) -> Option<Json> {
         "tlsdisablecertificaterevocationcheck" => {
             Some(json!(tls?.disable_certificate_revocation_check))
         }
-        // It stands for these two, and for two that concern revocation.
+        // `tlsInsecure` sets these two options and both revocation options.
         "tlsinsecure" => {
             Some(json!(tls?.allow_invalid_certificates && tls?.allow_invalid_hostnames))
         }

@@ -1,8 +1,9 @@
 //! A second reader of all messages between the clients of tests and their servers.
 //!
-//! The simulated servers share the code of the client for messages and for SCRAM, so both could make
-//! the same mistake without a file that fails. Here, `bson` decodes the documents, `pbkdf2` derives
-//! the keys, and everything else is written anew from the specifications.
+//! The simulated servers use the client's code for messages and SCRAM, so no file would fail if
+//! this code were wrong on both sides. This module is independent of that code: `bson` decodes the
+//! documents, `pbkdf2` derives the keys, and everything else is a separate implementation of the
+//! specifications.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +26,7 @@ use crate::running::lock;
 const MORE_TO_COME: u32 = 1 << 1;
 const EXHAUST_ALLOWED: u32 = 1 << 16;
 
-/// A reader of the messages of one deployment, with the first fault that it has found.
+/// A reader of the messages of one deployment. It keeps the first fault that it finds.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader {
     /// The name and the password in the connection string.
@@ -114,7 +115,8 @@ impl Connection for Read {
 #[derive(Debug)]
 struct Dialogue {
     user: Option<(String, String)>,
-    /// The message that the next reply answers.
+    /// The message that the next reply must answer: the last request or, in a stream, the last
+    /// reply.
     due: Option<Due>,
     scram: Option<Scram>,
 }
@@ -214,7 +216,8 @@ impl Message {
     }
 }
 
-/// Reads the sections of an OP_MSG without checksum. Returns the one of kind 0.
+/// Reads the sections of an OP_MSG that has no checksum. Returns the document of the section of
+/// kind 0.
 fn sections(bytes: &mut &[u8]) -> Result<Document, String> {
     let mut body = None;
     while let Some((kind, rest)) = bytes.split_first() {
@@ -269,7 +272,7 @@ fn require(holds: bool, fault: &str) -> Result<(), String> {
     holds.then_some(()).ok_or_else(|| fault.to_owned())
 }
 
-/// A SCRAM conversation: the payloads of client and server in turn (RFC 5802).
+/// A SCRAM conversation: the alternating payloads of client and server (RFC 5802).
 #[derive(Debug)]
 struct Scram {
     is_sha_256: bool,
@@ -307,7 +310,7 @@ impl Scram {
         };
         let reply = reply.get_document("speculativeAuthenticate").unwrap_or(reply);
         if !reply.contains_key("payload") {
-            // The server has refused.
+            // The server has refused the authentication.
             *conversation = None;
             return Ok(());
         }

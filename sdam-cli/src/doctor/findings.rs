@@ -151,7 +151,7 @@ fn records(srv: &Srv) -> Finding {
         .evidence("txt", texts)
 }
 
-/// Returns the findings about all servers that answered.
+/// Returns the findings about the clocks, lags and round-trip times of all servers that answered.
 fn times(hosts: &[Host], options: &Options) -> Vec<Finding> {
     let greeted: Vec<_> =
         hosts.iter().filter_map(|host| Some((host, host.greeting.as_ref()?))).collect();

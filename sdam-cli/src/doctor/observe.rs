@@ -39,8 +39,8 @@ use crate::target::Target;
 
 /// Observes the deployment that the connection string `uri` names.
 ///
-/// Takes at most about four times the limit of a single step, plus the same time again for the
-/// write test; without `--timeout` at most 36 s each, or four times a longer `connectTimeoutMS`.
+/// Takes at most 3.6 times `--timeout`, and at most the same time again for the write test. Without
+/// `--timeout`, `connectTimeoutMS` counts instead, but as at least 10 s.
 pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime) -> Observation {
     let target = &arguments.target;
     let mut seen = Observation::default();

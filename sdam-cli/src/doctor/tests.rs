@@ -75,7 +75,7 @@ fn observe(arguments: &Arguments, uri: &str) -> Observation {
 }
 
 /// Returns arguments for JSON output, with time limits that are long enough for a machine under
-/// load, and without findings about round-trip times, which differ on one.
+/// load, and without findings about round-trip times, which may be long on such a machine.
 fn arguments() -> Arguments {
     doctor(&["--json", "--timeout=3", "--suppress=rtt"])
 }
@@ -99,8 +99,8 @@ fn first(document: &Value) -> (String, Value) {
     (format!("{} {}", word("id"), word("status")), problem.clone())
 }
 
-/// Checks that the first problem of the deployment at `uri` is `expected`, that the exit code is
-/// the one for it, and that the finding contains `words`. Returns the finding.
+/// Checks that the first problem of the deployment at `uri` is `expected`, that the exit code
+/// corresponds to this problem, and that the finding contains `words`. Returns the finding.
 fn check(uri: &str, expected: &str, words: &str) -> Value {
     check_with(&arguments(), uri, expected, words)
 }
@@ -302,8 +302,8 @@ fn text_shows_the_matrix_the_problem_and_the_remedy_in_80_columns() {
     }
 }
 
-/// Starts a server that calls `serve` with each connection, on a thread of its own. Returns its
-/// address.
+/// Starts a server that calls `serve` for each connection, on a separate thread. Returns the
+/// server's address.
 fn start(
     listener: TcpListener,
     serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static,

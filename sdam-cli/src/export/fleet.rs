@@ -56,8 +56,8 @@ pub(super) struct Change {
     added: usize,
     removed: usize,
     unchanged: usize,
-    /// The reasons why some cannot be watched. Of these, a deployment that was watched before stays
-    /// as it was.
+    /// The reasons why some deployments cannot be watched. If such a deployment was watched before
+    /// the change, it continues to run unchanged.
     pub(super) invalid: Vec<String>,
 }
 
@@ -81,8 +81,8 @@ impl Fleet {
         page
     }
 
-    /// Watches the deployments in `started`, and follows `source`, whose errors at the start were
-    /// `known`. Never returns.
+    /// Watches the deployments in `started`, and follows the changes of `source`. `known` are the
+    /// errors of the first reading, which were already reported. Never returns.
     ///
     /// Calls `remark` with each remark of a deployment, and with the outcome of each change of the
     /// targets.
@@ -140,7 +140,8 @@ impl Fleet {
     }
 
     /// Replaces the current deployments with those of `targets`. Unchanged deployments continue to
-    /// run, and so do those that cannot be watched as `targets` wants.
+    /// run. A deployment whose new entry in `targets` is invalid also continues to run, with its
+    /// old connection string.
     ///
     /// # Errors
     ///

@@ -78,7 +78,7 @@ fn parameter<'r>(request: &'r Parts, wanted: &str) -> Option<Cow<'r, str>> {
 }
 
 /// Returns an error if a parameter is unknown. Prometheus sends only parameters that a user has
-/// configured, and the user would not notice that an unknown one has no effect.
+/// configured, and the user would not notice that an unknown parameter has no effect.
 fn others(request: &Parts, known: &[&str]) -> Result<(), Refusal> {
     match http::parameters(request).find(|(name, _)| !known.contains(&&**name)) {
         Some((name, _)) => Err(bad(format!("there is no parameter {name}"))),
@@ -95,7 +95,8 @@ fn metrics(page: &Page) -> Response<String> {
     http::typed(StatusCode::OK, content_type, page.to_string())
 }
 
-/// Returns the topology as JSON. If there is no topology yet, returns an empty one with the reason.
+/// Returns the topology as JSON. If there is no topology yet, returns an empty topology with the
+/// reason.
 fn topology(deployment: &Exported) -> Response<String> {
     let mut json = match deployment.topology() {
         Ok(topology) => json::snapshot(topology.snapshot().description()),
@@ -189,7 +190,7 @@ fn primary(topology: &TopologyDescription) -> Response<String> {
     http::text(status, said + "\n")
 }
 
-/// The question whether a member has a role.
+/// A request that asks whether a member has a role.
 struct Asked {
     server: ServerAddress,
     role: Role,
@@ -200,7 +201,7 @@ struct Asked {
 enum Role {
     Primary,
     Secondary,
-    /// Any server with data that clients can read: also a mongos, and a server outside any set.
+    /// Any server with data that clients can read, including a mongos and a server outside any set.
     Readable,
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Targets {
 /// A deployment: its name and its connection string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
-    /// The name; only a single deployment that is given on the command line may have none.
+    /// The name. It may be missing only for a single deployment that is given on the command line.
     pub(super) name: Option<String>,
     /// The connection string.
     pub(super) uri: String,
@@ -135,7 +135,7 @@ impl Source {
     }
 
     /// Waits until the targets are due to be read or SIGHUP arrives, and reads them. The second
-    /// value is true if this was caused by SIGHUP.
+    /// value is true if SIGHUP arrived.
     ///
     /// Compares the contents of the file instead of its metadata, which may stay the same because
     /// the clocks of file systems are coarse. Returns new contents only after reading them twice,
@@ -190,8 +190,8 @@ impl Outcomes {
         outcomes
     }
 
-    /// Updates the metrics with the outcome of reading the targets: the number of those that cannot
-    /// be watched, or `None` if the file could not be used.
+    /// Updates the metrics with the outcome of reading the targets: the number of deployments that
+    /// cannot be watched, or `None` if the file could not be used.
     pub(super) fn set(&self, invalid: Option<usize>, clock: &dyn Clock) {
         with_local_recorder(&self.0, || {
             gauge!(SUCCESSFUL).set(u8::from(invalid.is_some()));
@@ -223,8 +223,9 @@ fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigEr
 ///
 /// # Errors
 ///
-/// If the text is no such document, or has no deployment. All errors, also those of single
-/// deployments, name the file, the line and the deployment, but do not show any connection string.
+/// If the text is not a valid TOML document, or contains no deployment. All errors, including those
+/// about single deployments, name the file, the line and the deployment, but do not show any
+/// connection string.
 fn parse(text: &str, file: &str, folder: &Path) -> Result<Targets, String> {
     let line = |at: usize| {
         let before = text.get(..at).unwrap_or_default();

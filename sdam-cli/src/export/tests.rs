@@ -309,7 +309,7 @@ fn health_checks_ask_with_any_method_and_version() {
     let page = format!("/member?server={}&is=primary", primary.trim_end());
     for method in ["GET", "HEAD", "OPTIONS"] {
         assert_eq!(program.ask(method, &page).0, 200, "{method}");
-        // This is what HAProxy sends, unless told otherwise: without the header Host.
+        // By default, HAProxy sends such a request, which has no header Host.
         let reply = program.send(&format!("{method} {page} HTTP/1.0\r\n\r\n"));
         assert!(reply.starts_with("HTTP/1.0 200 OK\r\n"), "{reply}");
     }
@@ -354,7 +354,7 @@ fn health_depends_on_the_requested_read_preference() {
     program.finish();
 }
 
-/// A direct connection has what its server does: every page agrees.
+/// Checks that all pages about a direct connection describe only its server, not the server's set.
 #[test]
 fn a_secondary_and_an_arbiter_behind_a_direct_connection_are_not_writable() {
     let set = with_arbiter().serve().unwrap();

@@ -67,8 +67,9 @@ pub(crate) async fn pass(sim: &Sim, time: Duration) {
     sim.runtime().backend.clock.sleep_until(sim.now() + time).await;
 }
 
-/// Returns the recording of a client that sees the primary die, a new primary take over, and the
-/// old one return as a secondary. An operation of this client waits for the new primary.
+/// Returns the recording of a client during a failover: the primary dies, a new primary takes over,
+/// and the old primary returns as a secondary. An operation of this client waits for the new
+/// primary.
 pub(crate) fn failover() -> Vec<u8> {
     let sim = simulation();
     sim.block_on(async {

@@ -220,8 +220,8 @@ fn figures(timeline: &Timeline) -> Vec<(String, &'static str, bool)> {
     ]
 }
 
-/// Returns two sections about failovers: the longest ones, for the place above the picture, and the
-/// others.
+/// Returns two sections about failovers: the longest failovers, to be shown above the picture, and
+/// the other failovers.
 fn changes(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> [String; 2] {
     let mut longest: Vec<&Change> = timeline.changes.iter().collect();
     longest.sort_by_key(|change| Reverse(change.without(timeline).at_most));

@@ -1,5 +1,5 @@
-//! Turns a recording into one lane per server over time, for the page to draw and for the verdict
-//! to evaluate.
+//! Converts a recording into a timeline with one lane for each server. The page draws the timeline,
+//! and the verdict evaluates it.
 //!
 //! Times are nanoseconds since the start of the recording. The timeline ends when the client stops
 //! monitoring, because a topology that becomes unknown afterwards is not a problem.
@@ -125,7 +125,7 @@ pub(super) struct Timeline {
     pub(super) set: Vec<Band>,
     /// True if the deployment is a replica set, in which writes need a primary.
     pub(super) is_replica_set: bool,
-    /// The events that the page lists, which are all but answered heartbeats.
+    /// The events that the page lists: all events except answered heartbeats.
     pub(super) rows: Vec<Row>,
     /// The number of all events.
     pub(super) events: u64,

@@ -215,7 +215,8 @@ fn json_output_is_one_object_per_change() {
     let mut snapshots: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(snapshots.len() >= 2, "{text}");
-    // Each object has the time of its change, and differs from the one before in more than that.
+    // Each object contains the time of its change, and differs from the previous object in more
+    // than this time.
     let time = |snapshot: &mut Value| snapshot.as_object_mut().unwrap().remove("at").unwrap();
     let times: Vec<_> = snapshots.iter_mut().map(time).collect();
     let times = times.iter().map(|time| time.as_str().unwrap().parse::<UnixTime>());

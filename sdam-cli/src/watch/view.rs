@@ -105,7 +105,7 @@ impl<O: Write, R: Write> View<O, R> {
         &mut self.console.remarks
     }
 
-    /// Prints a topology, and the time from which on it was so.
+    /// Prints a topology, and the time `at` at which it was in this state.
     fn print_json(&mut self, at: UnixTime, topology: &TopologyDescription) -> io::Result<()> {
         let mut json = json::snapshot(topology);
         json["at"] = at.to_string().into();
@@ -122,8 +122,8 @@ impl<O: Write, R: Write> View<O, R> {
     }
 }
 
-/// The failures that were shown of servers that are not available. A server that fails in turn for
-/// two reasons would fill the screen otherwise.
+/// The failures of unavailable servers that have been shown. They are not shown again, because a
+/// server that alternates between two errors would fill the screen.
 #[derive(Debug, Default)]
 struct Failures {
     shown: BTreeSet<(ServerAddress, String)>,
@@ -131,8 +131,9 @@ struct Failures {
 }
 
 impl Failures {
-    /// Returns `None` if the change from `previous` to `new` consists of failures that were shown
-    /// already. Otherwise returns how many changes were left out since the last one shown.
+    /// Returns `None` if the change from `previous` to `new` consists of failures that were already
+    /// shown. Otherwise, returns the number of changes that were omitted since the last shown
+    /// change.
     fn observe(
         &mut self,
         previous: &TopologyDescription,
@@ -290,7 +291,8 @@ mod tests {
         assert_eq!(seen.collect::<Vec<_>>(), [Some(0), Some(0), None, None, Some(2), Some(0)]);
     }
 
-    /// The machine is suspended between two events, which the clock of the client does not count.
+    /// The machine is suspended between the two events. The client's clock does not count this
+    /// time.
     #[test]
     fn each_change_is_shown_with_the_time_of_its_event() {
         let times = ["2024-01-01T10:00:00.000Z", "2024-01-01T18:30:00.000Z"];

@@ -1,5 +1,5 @@
-//! Checks what CONTRIBUTING.md says of the program, for all subcommands; and that completions and
-//! manual pages contain every subcommand and every option.
+//! Checks that all subcommands follow the rules in CONTRIBUTING.md, and that completions and manual
+//! pages contain every subcommand and every option.
 
 use std::{collections::BTreeMap, fs};
 
@@ -64,7 +64,7 @@ fn check_keys(value: &Value) {
             for (key, value) in map {
                 assert!(key.chars().all(|letter| letter.is_ascii_alphanumeric()), "{key}");
                 assert!(key.starts_with(|letter: char| letter.is_ascii_lowercase()), "{key}");
-                // The names of tags are the user's.
+                // The keys in `tags` are names that the user has chosen.
                 if key != "tags" {
                     check_keys(value);
                 }

@@ -95,8 +95,8 @@ fn run_example(room: &Room, command: &str, end: End) {
     let script = script.replace(" --port 27017", "");
     // A machine under load may need longer for a step than the default limit.
     let script = script.replace("sdam doctor ", "sdam doctor --timeout 10 ");
-    // The shell receives the signal, too. The trap lets it survive, so that it returns the exit
-    // code of the program.
+    // The shell also receives the signal. The trap lets the shell survive, so that it returns the
+    // exit code of the program.
     let script = format!("trap : INT\n{script}");
     let mut running = Running::start(room.command("sh").args(["-c", &script]));
     let code = match end {
@@ -253,7 +253,8 @@ fn interrupt(case: &Case, text: &str, moment: Moment, (signal, code): (Signal, i
 fn signals_end_programs_with_the_exit_code_of_the_help() {
     each(|case| {
         for (text, moment) in case.interrupted {
-            // Those that run until stopped end with 0, all others are killed.
+            // Programs that run until they are stopped end with 0. All others are killed by the
+            // signal.
             let goes_on = matches!(case.name, "watch" | "export" | "serve");
             let goes_on = goes_on && !text.contains("--once");
             for (signal, killed) in [(Signal::INT, 130), (Signal::TERM, 143)] {

@@ -189,8 +189,8 @@ fn arguments_that_do_not_go_together_are_refused() {
     });
 }
 
-/// An escape sequence that changes the title of a terminal, a character that ends it, and one that
-/// reverses text.
+/// An escape sequence that changes the title of a terminal, the character that ends this sequence,
+/// and a character that reverses text.
 const ESCAPE: &str = "\u{1b}]0;title\u{7}\u{202e}";
 
 #[test]

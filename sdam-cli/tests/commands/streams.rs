@@ -1,4 +1,4 @@
-//! Tests that error messages about standard input say so, and that servers continue without it.
+//! Tests standard input, including its errors and its end, and the files that the program writes.
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Stdio};
 

@@ -27,8 +27,8 @@ fn a_supervisor_knows_when_clients_are_served_and_when_the_program_stops() {
     assert_eq!(running.end().code, 0);
 }
 
-/// The folder `%d` has the files that the unit names, and no others. So a secret that the targets
-/// name must be among them.
+/// The folder `%d` contains only the files that the unit names, so these must include every secret
+/// that the targets name.
 #[test]
 fn the_credentials_of_the_unit_have_the_secrets_that_the_targets_name() {
     let user = User::new("sdam", "secret");

@@ -10,7 +10,7 @@ use crate::Result;
 const RULES: &str = r"(?:^|[^\w-])([A-X])-(\d+)(b?)\b(?: to ([A-X])-(\d+)(b?)\b)?";
 /// A pattern for the beginning of a function definition.
 const FUNCTION: &str = r"^\s*(?:pub(?:\(\w+\))? )?(?:const )?(?:async )?fn (\w+)";
-/// Parts of the paths of further files that contain only tests: conformance suites and loom models.
+/// Parts of the paths of other files that contain only tests: conformance suites and loom models.
 const TESTS: &[&str] = &["/conformance/", "/models.rs", "/models/"];
 /// The paths of the code that checks every simulated run.
 const ORACLES: &[&str] = &["proof/chaos/src/", "sdam-sim/src/oracle"];

@@ -20,9 +20,9 @@ const PASSWORD: &str = "lovelace";
 /// real time in a simulation.
 const RELEASES: &[ServerVersion] = ServerVersion::SERIES.split_at(2).1;
 
-/// Returns the environments on loopback TCP. Their releases are the newest one, one without
-/// streaming, and one in between, which is needed for a command that neither of the others
-/// supports.
+/// Returns the environments on loopback TCP. Their releases are the newest release, a release
+/// without streaming, and a release in between, because neither of the other two supports a certain
+/// command.
 pub(super) fn served() -> Vec<Environment> {
     let mut served = environments(&[ServerVersion::V4_2, ServerVersion::V8_0]);
     served.push(Environment {
@@ -123,8 +123,8 @@ pub(super) fn simulate(environment: &Environment, seed: u64) -> Result<TestDeplo
     Ok(TestDeployment::new(balancer(27017), single, runtime, block_on, ()))
 }
 
-/// Returns the connection string for the clients of tests. If a server is standalone, clients must
-/// find out by themselves that it is.
+/// Returns the connection string for the clients of tests. Clients must detect themselves that a
+/// server is standalone, so `directConnection` is removed.
 fn connection_string(uri: &str, environment: &Environment) -> String {
     let uri = uri.replace("?directConnection=true", "");
     if environment.authentication {

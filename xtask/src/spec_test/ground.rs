@@ -37,7 +37,7 @@ pub(super) struct Ground {
 
 impl Ground {
     /// Prepares `column`, with all releases of simulated servers or a part of them. Returns `None`
-    /// if it does not run the engine.
+    /// if the column does not run the engine.
     pub(super) fn new(column: Column, every_release: bool) -> Result<Option<Self>, String> {
         let choose = |usual| if every_release { Coverage::Every } else { usual };
         let real = choose(Coverage::Turns);
@@ -63,7 +63,7 @@ impl Ground {
         }))
     }
 
-    /// Prepares a runtime with simulated servers on loopback TCP, whose clock stands still while
+    /// Prepares a runtime with simulated servers on loopback TCP. Its clock stands still while
     /// threads run.
     fn real(
         runtime: Runtime,
@@ -125,7 +125,7 @@ fn start_tokio() -> Result<(Arc<tokio::runtime::Runtime>, Runtime), String> {
 }
 
 /// Creates the host for the simulated column. Most files define their own servers. Each of the
-/// other files gets a simulation of its own.
+/// other files gets a separate simulation.
 fn sim() -> Host {
     let server = ServerAddress::new("nobody", 27017);
     let sim = Sim::new(SEED, &Blueprint::standalone().at([server]));
@@ -186,7 +186,7 @@ mod tests {
         let pace = Pace::start().unwrap();
         let clock = pace.clock();
         block_on(clock.sleep_until(clock.now() + 3 * Pace::STEP));
-        // This thread runs and does not wait, so the clock stops once it has found it.
+        // This thread runs without waiting, so the clock stops as soon as it detects this thread.
         let began = Instant::now();
         let (mut seen, mut since) = (clock.now(), began);
         while since.elapsed() < Duration::from_millis(200) {

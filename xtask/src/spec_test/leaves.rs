@@ -1,4 +1,4 @@
-//! Official files with something wrong in them, which the harness has to notice.
+//! Changes official files, and checks that the harness detects the changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::runner::{self, Column, Job};
 use super::{Suite, choose_suites, fetch};
 use crate::Result;
 
-/// The keys of what a file expects, in all formats.
+/// The keys of expected values, in all formats.
 const EXPECTED: &[&str] = &[
     "address",
     "auth",
@@ -35,7 +35,7 @@ const EXPECTED: &[&str] = &[
     "warning",
 ];
 
-/// The keys of what a file sets up or does.
+/// The keys of set-ups, inputs and operations, in all formats.
 const GIVEN: &[&str] = &[
     "applicationErrors",
     "arguments",
@@ -53,14 +53,14 @@ const GIVEN: &[&str] = &[
 /// The number of changed files that are run at a time.
 const BATCH: usize = 32;
 
-/// The share of changes, in percent, that files may pass. A string that is refused has no warnings,
-/// for example, and a test may become one that is left out.
+/// The maximum percentage of changes that may stay undetected. For example, the expected warnings
+/// of a refused string are not checked, and a change may turn a test into one that is left out.
 const TOLERATED: usize = 3;
 
-/// Changes expected values, one at a time, until `limit` has passed or all are changed.
+/// Changes expected values, one at a time, until `limit` has passed or each value has been changed.
 ///
 /// # Errors
-/// If too many changes make no difference.
+/// If too many changes are not detected.
 pub(crate) fn run(limit: Duration) -> Result<()> {
     let begin = Instant::now();
     let corpus = fetch::corpus()?;
@@ -105,10 +105,10 @@ pub(crate) fn run(limit: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Makes every change to the files of a suite that runs without a runtime, one at a time. Returns
-/// the number of changes, and of those that are noticed neither there nor in single-threaded mode.
-/// Some have to be: for example, the order of some lists does not matter, and most keys may be
-/// absent.
+/// Applies every change, one at a time, to the files of a suite that runs without a runtime.
+/// Returns the number of changes, and the number of changes with which the file still passes, both
+/// without a runtime and in single-threaded mode. The formats allow some of these changes: for
+/// example, the order of some lists does not matter, and most keys may be absent.
 pub(super) fn unnoticed((suite, files): &Job) -> [usize; 2] {
     let mut counts = [0, 0];
     let Some(pure) = suite.pure else { return counts };
@@ -125,7 +125,8 @@ pub(super) fn unnoticed((suite, files): &Job) -> [usize; 2] {
     counts
 }
 
-/// A part of a file: what it sets up or does, what it expects, or neither of them.
+/// The part of a file to which a value belongs: set-ups, inputs and operations, expected values, or
+/// anything else.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Given,
@@ -177,7 +178,8 @@ fn test_at(place: &str) -> Option<usize> {
     place.strip_prefix("/tests/")?.split('/').next()?.parse().ok()
 }
 
-/// Returns the file with another value at `place`, and without other tests than that of the value.
+/// Returns the file with another value at `place`. If the value belongs to a test, all other tests
+/// are removed.
 fn changed(file: &File, place: &str, other: Value) -> Option<Value> {
     let mut json = file.json.clone();
     *json.pointer_mut(place)? = other;
@@ -187,7 +189,7 @@ fn changed(file: &File, place: &str, other: Value) -> Option<Value> {
     Some(json)
 }
 
-/// Returns another value in place of one that is expected.
+/// Returns a different value, if `value` is an expected scalar.
 fn other(value: &Value, part: Part) -> Option<Value> {
     match value {
         _ if part != Part::Expected => None,
@@ -202,9 +204,9 @@ fn other(value: &Value, part: Part) -> Option<Value> {
     }
 }
 
-/// Returns all wrong values: of what is expected, others; of every object, one with a key more;
-/// unless it is given, also objects without one of their keys, and lists with an item less, with one
-/// twice and in another order.
+/// Returns all changed values. An expected scalar is replaced by a different one, and every object
+/// gets an additional key. Unless `part` is [`Part::Given`], objects also lose each of their keys,
+/// and lists lose an item, repeat an item and change their order.
 fn wrong(value: &Value, part: Part) -> Vec<Value> {
     let mut wrong = Vec::from_iter(other(value, part));
     match value {

@@ -1,4 +1,4 @@
-//! The official files that are pinned, and what a run of all of them amounts to.
+//! The pinned versions of the official files, and the expected figures of a run of all files.
 
 use super::report::{Report, Totals};
 use super::runner::Column;
@@ -16,13 +16,13 @@ pub(super) struct Pinned {
     pure: usize,
     /// The number of files that pass in single-threaded mode.
     scan: usize,
-    /// The number of files that pass on each runtime, the simulated one included.
+    /// The number of files that pass on each runtime, including the simulated runtime.
     engine: usize,
-    /// The number of times that a test runs on a deployment, for each real runtime and for the
-    /// simulated one, unless each test runs on every release.
+    /// The total number of runs of tests on deployments: in the column of each real runtime, and in
+    /// the simulated column. Not compared if each test runs on every release.
     runs: [usize; 2],
-    /// The number of changes that make a file wrong, and of those that are
-    /// [not noticed](super::leaves::unnoticed).
+    /// The number of changes to the files, and the number of [undetected](super::leaves::unnoticed)
+    /// changes.
     changes: [usize; 2],
 }
 
@@ -55,10 +55,10 @@ pub(super) fn find(digest: &str) -> Option<&'static Pinned> {
 }
 
 impl Pinned {
-    /// Compares a run of all files with what is expected.
+    /// Compares the figures of a run of all files with the expected figures.
     ///
     /// # Errors
-    /// If a file or a test has been lost on the way, in one of the columns or in all of them.
+    /// If the number of files, tests or runs differs, in one column or in all of them.
     pub(super) fn check(&self, report: &Report, every_release: bool) -> Result<()> {
         if report.scope != self.totals {
             return Err(format!(
@@ -88,11 +88,12 @@ impl Pinned {
         Ok(())
     }
 
-    /// Compares the number of changes to the files, and of those that are not noticed, with what is
-    /// expected.
+    /// Compares the numbers of changes to the files and of undetected changes with the expected
+    /// numbers.
     ///
     /// # Errors
-    /// If they differ: the harness compares less than it did, or reads less strictly.
+    /// If a number differs. The harness then compares fewer values than before, for example, or
+    /// parses files less strictly.
     pub(super) fn check_changes(&self, changes: [usize; 2]) -> Result<()> {
         let [made, unnoticed] = changes;
         println!("of {made} wrong files without a runtime, {unnoticed} are not noticed");

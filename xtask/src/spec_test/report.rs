@@ -14,8 +14,8 @@ use crate::Result;
 #[derive(Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) passed: usize,
-    /// The files that passed. If the tests of a file need deployments, the file is listed with
-    /// those on which they ran.
+    /// The files that passed. If the tests of a file need deployments, the file is listed with the
+    /// environments in which they ran.
     pub(crate) ran: Vec<(String, Vec<Environment>)>,
     /// The failed files, each with its first difference from the expected results.
     pub(crate) failed: Vec<(String, String)>,
@@ -42,7 +42,8 @@ pub(crate) struct Totals {
     pub(crate) tests: usize,
     /// The number of tests that are never run.
     pub(crate) left_out: usize,
-    /// The number of files whose verdict depends on what the tests do in place of a driver.
+    /// The number of files whose verdict depends on code of the tests that replaces parts of a
+    /// driver.
     pub(crate) stand_ins: usize,
 }
 
@@ -64,12 +65,13 @@ pub(crate) struct Report {
     cells: Vec<(&'static str, &'static str, Cell)>,
     /// The tests that are never run, with one line for each file and reason.
     left_out: Vec<String>,
-    /// The files whose verdict depends on what the tests do in place of a driver.
+    /// The files whose verdict depends on code of the tests that replaces parts of a driver.
     stand_ins: BTreeSet<String>,
 }
 
 impl Report {
-    /// Adds a file's tests, with those that are never run.
+    /// Adds the numbers of tests and of left-out tests in a file, with the reasons for leaving
+    /// tests out.
     pub(crate) fn cover(&mut self, suite: &Suite, file: &File) {
         let mut reasons = BTreeMap::<_, Vec<_>>::new();
         for (test, reason) in (suite.left_out)(&file.json) {
@@ -123,7 +125,8 @@ impl Report {
         cells.map(|(.., cell)| (cell.passed, cell.runs())).reduce(|a, b| (a.0 + b.0, a.1 + b.1))
     }
 
-    /// Returns the summary line: the results of the files in all columns, and what they consist of.
+    /// Returns the summary line: the numbers of results in all columns, the origin of the files,
+    /// and the numbers of files and tests.
     pub(crate) fn summary(&self, origin: &str) -> String {
         let [passed, failed, skipped] = self.totals();
         let scope = &self.scope;
@@ -168,8 +171,8 @@ impl Report {
         places
     }
 
-    /// Writes the deployments on which each file ran, for those files that need deployments. If a
-    /// file ran on none, it is in the list of failures.
+    /// Writes the deployments on which each file ran, for all files that need deployments. A file
+    /// that ran on no deployment is in the list of failures.
     fn fmt_places(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for suite in &self.suites {
             for (file, (runtimes, environments)) in self.places(suite) {

@@ -16,13 +16,14 @@ use super::ground::Ground;
 use super::report::Cell;
 use crate::Result;
 
-/// A suite, and those of its files that are to be run.
+/// A suite, and its files that are to be run.
 pub(crate) type Job = (&'static Suite, Vec<File>);
 
 /// The environment of a run on a deployment, or the first difference from the expected results.
 pub(super) type Verdict = Result<Option<Environment>, String>;
 
-/// A part of a file that is run on its own, on the host of a worker if the column has one.
+/// A part of a file that is run separately. It receives the host of the worker, if the column has
+/// hosts.
 type Part = Box<dyn FnOnce(Option<&Host>) -> Verdict + Send>;
 
 /// The time limit until the next result. If it is exceeded, a file counts as stuck.
@@ -86,14 +87,14 @@ impl Column {
     const fn workers(self) -> usize {
         match self {
             Self::Tokio | Self::Smol | Self::AsyncStd => 64,
-            // Each worker has simulations of its own.
+            // Each worker has separate simulations.
             Self::Sim => 2,
             Self::Pure | Self::Scan | Self::Server(_) => 1,
         }
     }
 
-    /// Returns the job with only those files that run in this column, or `None` if the suite does
-    /// not run in it.
+    /// Returns the job with only the files that run in this column, or `None` if the suite does not
+    /// run in this column.
     pub(crate) fn select(self, (suite, files): &Job) -> Option<Job> {
         let applies = match self {
             Self::Pure => suite.pure.is_some(),
@@ -122,14 +123,14 @@ pub(crate) fn run(column: Column, jobs: &[Job], every_release: bool) -> Vec<Cell
             }
             Err(error) => {
                 counts.push(1);
-                // The receiver exists.
+                // Sending cannot fail, because the receiver still exists.
                 let _ = verdicts.send((index, Err(error)));
             }
         }
     }
     let ground = Arc::new(ground.ok().flatten());
-    // The last parts are run first: those of the longest files, because a long file that is run
-    // last would delay the end.
+    // Sort the parts of the longest files to the end, from which workers take them. A long file
+    // that runs last would delay the end of the run.
     let lengths: Vec<_> = files(jobs).map(|(_, file)| file.json.to_string().len()).collect();
     parts.sort_by_key(|(index, _)| lengths[*index]);
     let parts = Arc::new(Mutex::new(parts));
@@ -200,9 +201,9 @@ struct Progress {
     difference: Option<String>,
 }
 
-/// Collects the results of the files. Files are numbered across all jobs, and `counts` has the
-/// number of each one's parts. If no result arrives within the time limit, the first file without
-/// all of its results counts as failed, and the outcome of the other ones is unknown.
+/// Collects the results of the files. Files are numbered across all jobs, and `counts` contains the
+/// number of parts of each file. If no result arrives within `limit`, or a check has panicked, the
+/// first incomplete file counts as failed and all other incomplete files as skipped.
 pub(super) fn collect(
     jobs: &[Job],
     counts: &[usize],

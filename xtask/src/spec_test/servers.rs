@@ -16,8 +16,8 @@ use sdam_transport::runtime::Runtime;
 pub(super) struct Servers {
     version: Version,
     release: [u32; 3],
-    /// A server without authentication and one with it. `set` contains the corresponding replica
-    /// sets.
+    /// A server without authentication, and a server with authentication. `set` contains the
+    /// corresponding replica sets.
     single: [OnceCell<Mongod>; 2],
     set: [OnceCell<ReplicaSet>; 2],
 }

@@ -1,4 +1,4 @@
-//! The format of the connection pool test files, and pool events as it describes them.
+//! The format of the connection pool test files, and the conversion of pool events to this format.
 
 use bson::Document;
 use sdam_core::event::{EventKind, EventName};

@@ -40,7 +40,7 @@ use crate::running::{client_metadata, standalone_hello};
 /// The wire version in the replies to checks, which is that of MongoDB 7.0.
 const MAX_WIRE_VERSION: i32 = 21;
 
-/// A topology whose checks end when the test says how.
+/// A topology whose checks wait until the test supplies their results.
 pub(super) struct Owner {
     topology: Topology<Pool>,
     outcomes: UnboundedSender<Outcome>,
@@ -52,14 +52,15 @@ pub(super) struct Owner {
 /// The reply to a check, or the error that ends the check.
 type Outcome = Result<Vec<u8>, Error>;
 
-/// The sink, and whether the topology is closed, so that it publishes nothing any more.
+/// The sink for events after the topology is closed, and a flag that is true from then on.
 #[derive(Clone, Debug)]
 struct Late {
     sink: Arc<ChannelSink>,
     is_closed: Arc<AtomicBool>,
 }
 
-/// Publishes the events of a pool through its topology and, once that is closed, directly.
+/// Publishes the events of a pool through its topology or, once the topology is closed, directly to
+/// the sink.
 #[derive(Debug)]
 struct Events {
     topology: Arc<dyn EventPublisher>,
@@ -80,8 +81,8 @@ impl EventPublisher for Events {
     }
 }
 
-/// The transport of the monitors, and a connection of theirs. It opens at once, and each check waits
-/// for the next outcome.
+/// Both the transport of the monitors and their connections. Connections open at once, and each
+/// check waits for the next outcome.
 #[derive(Clone, Debug)]
 struct Checked {
     outcomes: Arc<Mutex<UnboundedReceiver<Outcome>>>,
@@ -117,8 +118,8 @@ impl Connection for Checked {
     }
 }
 
-/// Creates the pool under test. Unlike the monitors, the pool connects with the runtime's own
-/// transport, and has the time limit of the options.
+/// Creates the pool under test. Unlike the monitors, the pool uses the runtime's own transport and
+/// the `connectTimeoutMS` of the options.
 #[derive(Debug)]
 struct TestPools {
     options: Arc<Options>,
@@ -166,7 +167,7 @@ impl Owner {
         Ok(Self { topology, outcomes, server, pool, late })
     }
 
-    /// Delivers events, and returns the number of those that are left.
+    /// Delivers events, and returns the number of events that are still queued.
     pub(super) fn deliver(&self) -> usize {
         let events = self.topology.events();
         events.deliver_now(&*self.late.sink);
@@ -177,7 +178,8 @@ impl Owner {
         self.pool.clone()
     }
 
-    /// Makes the pool ready by a check that succeeds, or by a handshake if the server is known.
+    /// Makes the pool ready by a handshake and, if the server is still unknown, by a successful
+    /// check.
     pub(super) async fn ready(&self) -> Result<(), String> {
         let hello = standalone_hello(MAX_WIRE_VERSION)?;
         let greeted =
@@ -192,7 +194,8 @@ impl Owner {
         if is_known {
             return Ok(());
         }
-        // The pool may fail at once, which makes the server unknown again.
+        // Wait for any new snapshot, because the pool may fail at once and make the server unknown
+        // again.
         let has_changed = |snapshot: &Snapshot| (snapshot.version() != version).then_some(());
         self.end_check(Ok(hello), has_changed).await
     }
@@ -212,7 +215,8 @@ impl Owner {
         Ok(())
     }
 
-    /// Ends the current or next check, and waits until it has had its effect.
+    /// Ends the current or next check with `outcome`, and waits until `has_effect` accepts a
+    /// snapshot.
     async fn end_check(
         &self,
         outcome: Outcome,
@@ -229,8 +233,8 @@ impl Owner {
         generation.ok_or_else(|| "the server has left the topology".to_owned())
     }
 
-    /// Closes the pool by closing the topology, without waiting for connections in use, and waits
-    /// until the events so far are delivered: those that follow bypass the topology.
+    /// Closes the pool by closing the topology, without waiting for connections in use. Then waits
+    /// until all earlier events are delivered, because later events bypass the topology.
     pub(super) async fn close(&self) {
         let _ = self.topology.close().now_or_never();
         while self.deliver() > 0 {

@@ -100,8 +100,8 @@ struct Status {
 }
 
 struct State {
-    /// True if the task was woken and has yet to be polled. It counts as busy until then; a poll in
-    /// progress is counted separately.
+    /// True if the task was woken and has yet to be polled. The task counts as busy until then; a
+    /// poll in progress is counted separately.
     is_woken: bool,
     is_running: bool,
     has_ended: bool,

@@ -1,5 +1,5 @@
-//! Tests that the harness detects idle tasks, and that wrong expectations fail. Their host is
-//! minimal, and runs each task on a thread of its own.
+//! Tests that the harness detects idle tasks, and that files with wrong expectations fail. The host
+//! of these tests runs each task on a separate thread.
 
 use std::{
     sync::{
@@ -33,7 +33,7 @@ pub(crate) fn host() -> Host {
 
 #[test]
 fn tasks_are_settled_when_all_wait_for_external_events() {
-    // Each task runs on a thread of its own and sends a message to the next task.
+    // Each task runs on a separate thread and sends a message to the next task.
     const LINKS: usize = 50;
     let activity = Activity::default();
     let spawner = activity.watch(Arc::new(Threads));

@@ -1,5 +1,5 @@
-//! Tests that a file with a wrong expectation fails in both modes of a topology. What the pure code
-//! does not accept is found with the official files: `cargo xtask spec-test` changes them.
+//! Tests that a file with a wrong expectation fails in both modes of a topology. `cargo xtask
+//! spec-test` tests the same for the pure code, with changed official files.
 
 use serde_json::{Value, json};
 

@@ -179,7 +179,8 @@ fn compare_server(
     let mut own = serde_json::to_value(server).map_err(|error| error.to_string())?;
     own["error"] = json!(server.error.as_ref().map(Error::message));
     own["pool"] = json!({ "generation": generation });
-    // A server whose hello is not known has wire versions 0 to 0; the files write `null`.
+    // A server that has not sent a hello reply has wire versions 0 to 0, for which the files
+    // contain `null`.
     if server.wire_versions == WireVersions::default() {
         own["minWireVersion"] = Value::Null;
         own["maxWireVersion"] = Value::Null;

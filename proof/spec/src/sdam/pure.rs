@@ -106,8 +106,8 @@ impl Driven {
     /// Returns the connection on which a check of the server waits for the reply.
     fn connection(&mut self, server: ServerId) -> Option<ConnId> {
         if !self.asked.contains_key(&server) {
-            // The files do not specify how much time has passed since the last check, so enough
-            // time passes for the next one to be due.
+            // The files do not specify the time between checks, so let enough time pass for the
+            // next check to be due.
             self.now = self.now + Duration::from_secs(1);
             self.handle(Input::Due { timer: Timer::Server(server), wanted: true });
         }

@@ -103,7 +103,7 @@ pub fn simulate(kind: Kind, options: &Options) -> TestDeployment {
 ///
 /// # Errors
 ///
-/// If it does not start.
+/// If the deployment cannot be started.
 pub fn serve(
     kind: Kind,
     mut runtime: Runtime,
@@ -125,8 +125,8 @@ pub fn serve(
     Ok(TestDeployment::new("", None, runtime, block_on, server))
 }
 
-/// A transport to servers on loopback, which may be called by any name. It counts as encrypted, as
-/// one whose TLS ends at a tunnel.
+/// A transport to servers on loopback. It chooses the server by port and ignores the host name. It
+/// counts as encrypted, like a connection through a TLS tunnel.
 #[derive(Debug)]
 struct Named {
     transport: Arc<dyn Transport>,

@@ -15,8 +15,8 @@ pub const SUB_HOST: &str = "localhost.sub.test.build.10gen.cc";
 /// The SRV records: name, target and port.
 ///
 /// `test4`, `test9` and `10gen.cc` intentionally have no records. "Test Setup" lists one record for
-/// `test22`, but the test of this name expects two, as do the polling tests. The last two records
-/// are for newer tests, in which SRV names are also host names.
+/// `test22`, but the test of this name and the polling tests expect two records. The last two
+/// records are for newer tests, in which SRV names are also host names.
 pub const SRV: &[(&str, &str, u16)] = &[
     ("_mongodb._tcp.test1.test.build.10gen.cc", HOST, 27017),
     ("_mongodb._tcp.test1.test.build.10gen.cc", HOST, 27018),

@@ -128,7 +128,7 @@ impl Client {
     }
 
     /// Fails unless the last two commands have the same session or, if `same` is false, different
-    /// ones.
+    /// sessions.
     pub(super) async fn assert_sessions(&mut self, same: bool) -> Result<(), String> {
         self.flush().await;
         let sent = self.recorder.events().iter().rev().filter_map(|event| match &event.kind {
@@ -309,7 +309,7 @@ impl Driver {
     ) -> Result<Document, Failure> {
         let body = request.body.to_vec().map_err(|error| client_error(&error))?;
         let command = request.command(&body)?;
-        // `runCommand` returns the reply as it is.
+        // `runCommand` returns the unchanged reply, even if the reply contains write errors.
         let is_raw = request.kind == Kind::Generic;
         let reply = match connection {
             Some(connection) if is_raw => connection.run_raw(&command).await,

@@ -69,8 +69,8 @@ impl TryFrom<BTreeMap<ObservedEvent, BTreeMap<String, Expected>>> for ExpectedEv
         let (Some((ObservedEvent(name), fields)), None) = (events.next(), events.next()) else {
             return Err("an event has exactly one name".to_owned());
         };
-        // A field that the format does not define would never match, and a test could take this for
-        // the absence of the event.
+        // Refuse fields that the format does not define. Such an expectation never matches, so a
+        // test that expects no event would always pass.
         match fields.keys().find(|key| !fields_of(name).contains(&&***key)) {
             Some(unknown) => Err(format!("{} has no field {unknown}", name.as_str())),
             None => Ok(Self { name, fields }),

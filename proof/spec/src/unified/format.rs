@@ -88,7 +88,7 @@ impl File {
     /// Returns whether `test` may run in `environment`.
     pub(super) fn admits(&self, test: &Test, environment: &Environment) -> bool {
         let requirements = [&self.run_on_requirements, &test.run_on_requirements];
-        // Clients authenticate only in tests that require authentication.
+        // Use authentication only for tests that require it.
         let asks = requirements.into_iter().flatten().flatten();
         let asks = asks.filter(|requirement| requirement.asks_for_authentication());
         let mut requirements = requirements.into_iter();
@@ -96,8 +96,8 @@ impl File {
             && requirements.all(|requirements| environment.meets(requirements.as_deref()))
             && test.fail_points().all(|own| environment.applies(own))
             && (environment.knows_hello() || !self.balances_load())
-            // Behind a load balancer, a cursor whose `getMore` took too long has lost its
-            // connection.
+            // Leave this test out behind a load balancer: there, a cursor whose `getMore` timed out
+            // has lost its connection.
             && (environment.kind != Kind::LoadBalanced
                 || test.description != "timeoutMS is refreshed for close")
     }

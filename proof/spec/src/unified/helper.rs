@@ -10,12 +10,13 @@ use serde_json::{Map, Value};
 use super::bulk;
 use crate::fields::{Preference, read};
 
-/// The kind of a helper's command, for which the client has a constructor.
+/// The kind of a helper's command. The client has a constructor for each kind.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
     Read,
-    /// A read of the databases, collections or indexes, of which only the primary has all.
+    /// A command that lists databases, collections or indexes. Only the primary is guaranteed to
+    /// return a complete list.
     List,
     Write,
     /// A command that the application runs itself.
@@ -156,7 +157,7 @@ fn place(target: &mut Bson, path: &str, value: Bson) -> Option<()> {
 pub(super) struct Method {
     steps: Vec<Step>,
     pub(super) answer: Answer,
-    /// `readPreference`. Only commands that the application runs itself have it.
+    /// `readPreference`. Only commands of the kind [`Kind::Generic`] have this argument.
     pub(super) preference: Option<Preference>,
     /// The name of the session entity.
     pub(super) session: Option<String>,

@@ -61,7 +61,7 @@ pub(super) fn messages(config: &LogConfig, events: &[Event]) -> Vec<Message> {
     mem::take(&mut *lock(&log.0))
 }
 
-/// Collects what is logged through `tracing`.
+/// Collects the messages that are logged through `tracing`.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<Message>>>);
 

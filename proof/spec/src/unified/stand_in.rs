@@ -1,18 +1,18 @@
-//! The parts of a driver for which the tests stand in.
+//! The parts of a driver that the client lacks and the tests implement.
 //!
-//! The client runs commands, and does alone what the files expect of commands: implicit sessions
-//! and their end, cluster time, transaction numbers, retries, the concerns and limits of the
-//! connection string, errors of writes. Drivers also have the following. The verdict on the files
-//! [with any of it](stands_in) depends on this module:
+//! The client itself implements everything that the files expect of single commands: implicit
+//! sessions, cluster time, transaction numbers, retries, the concerns and time limits of the
+//! connection string, and write errors. This module implements the following parts. If a file [uses
+//! any of these parts](stands_in), the verdict on the file depends on this module:
 //!
-//! - databases and collections with options. Their concerns are added to each read or write; the
-//!   client gets their read preference and time limit with the command.
-//! - cursors. `getMore` and `killCursors` are sent, and share the time limit. Behind a load
-//!   balancer, a cursor that a test iterates keeps its connection. A cursor that is read to its
-//!   end does not, because its commands may be retried.
-//! - sessions of the caller, which have an id and nothing else.
-//! - transactions, one for each session, which are numbered and keep their connection. They are
-//!   never ended.
+//! - databases and collections with options. Their read or write concern is added to each command;
+//!   their read preference and time limit are passed to the client.
+//! - cursors. They send `getMore` and `killCursors`. Behind a load balancer, a cursor that a test
+//!   iterates keeps its connection. A cursor that is read to its end at once does not keep its
+//!   connection, because its commands may be retried.
+//! - explicit sessions, which consist only of an id.
+//! - transactions. A session has at most one, which keeps its connection and is never committed or
+//!   aborted.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -86,7 +86,7 @@ pub(super) struct Cursor {
     /// The number of documents that a `find` may return in addition to those returned so far.
     left: Option<i32>,
     batch: VecDeque<Document>,
-    /// The session of the caller.
+    /// The explicit session, if the command has one.
     session: Option<Bson>,
     connection: Option<PinnedConnection>,
 }
@@ -155,13 +155,13 @@ impl Cursor {
             }
             let now = self.driver.runtime().backend.clock.now();
             let timeout = self.timeout.map(|(_, deadline)| deadline.since(now));
-            // The limit must not become 0, because that would mean no limit.
+            // The time limit must not become 0, because 0 means that there is no limit.
             let timeout = timeout.map(|left| left.max(Duration::from_millis(1)));
             let reply = self.run(body, timeout).await;
             if self.connection.is_some()
                 && reply.as_ref().is_err_and(|it| it.error.reply().is_none())
             {
-                // Only this connection, which is broken, reaches the cursor.
+                // The cursor can be reached only on this connection, which is broken.
                 self.id = 0;
             }
             self.take(&reply?, "nextBatch");
@@ -248,7 +248,7 @@ pub(super) fn session_id(name: &str) -> Document {
     doc! { "id": id }
 }
 
-/// Returns whether the verdict on a part of a file, its entities or operations, depends on this
+/// Returns whether the verdict on `part`, the entities or the operations of a file, depends on this
 /// module.
 pub(super) fn stands_in(part: &Value) -> bool {
     has_field(part, &|name, value| match (name, value.as_str()) {

@@ -362,7 +362,8 @@ fn real_servers_leave_out_tests_that_they_do_not_admit() {
     assert!(runs(&offer(Coverage::Every), &file).is_err());
 }
 
-/// The other reasons are found with the official files, whose number is known.
+/// Other reasons are tested with the official files: `cargo xtask spec-test` compares the number of
+/// files that stand in for a driver.
 #[test]
 fn files_with_sessions_and_transactions_stand_in_for_a_driver() {
     let find = |arguments: Value| json!({ "name": "find", "object": "x", "arguments": arguments });

@@ -65,8 +65,8 @@ fn look_up(host: &Host) -> Option<Finding> {
         found.addresses.iter().map(|address| address.ip().to_string().into()).collect();
     let place = host.place.as_ref().unwrap_or(&host.address);
     let is_local = found.addresses.iter().all(|address| address.ip().is_loopback());
-    // On a member of a set, /etc/hosts may have the member's own name, as Debian writes it
-    // (127.0.1.1).
+    // On the machine of a member, the member's own name may lead to loopback: Debian adds the name
+    // of the machine to /etc/hosts with the address 127.0.1.1.
     let me = host.greeting.as_ref().and_then(|greeting| greeting.hello.me.as_ref());
     let is_itself = me == Some(&host.address);
     let finding = if is_local && !is_itself && !place.host().starts_with("localhost") {

@@ -189,7 +189,8 @@ fn names(hosts: &[Host]) -> Option<Finding> {
         let place = place.as_ref().map(ToString::to_string);
         return Some(finding.about(address).evidence("place", place).remedy(remedy));
     }
-    // A name that does not lead there has a finding of its own, with other remedies.
+    // If a server's own name does not lead to a server that answers, another finding reports this,
+    // with other remedies.
     let leads_there = |me| of(me).is_some_and(|own| own.greeting.is_some());
     if let Some((host, me)) = renamed().find(|(_, me)| leads_there(me)) {
         let title = format!("the server calls itself {me}; clients go on with that name");

@@ -59,14 +59,14 @@ use crate::{
 /// The application name under which the doctor's connections appear in the servers' logs.
 const NAME: &str = "sdam doctor";
 
-/// The time limit of a step if neither the user nor the client has one, which is the limit of a
-/// client's connections by default.
+/// The time limit of a step if neither `--timeout` nor `connectTimeoutMS` is given. It is the
+/// default of `connectTimeoutMS`.
 const STEP: Duration = Duration::from_secs(10);
 
 /// The number of timed hello exchanges.
 const ROUNDS: usize = 4;
 
-/// The time that the other addresses of a host have after the first one has accepted a connection.
+/// The time limit for a host's other addresses once one address has accepted a connection.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The server's error code for a command that requires a login: Unauthorized.
@@ -83,11 +83,12 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Creates the limits of a check-up that begins now. A step may take as long as the user says,
-    /// or else as long as a `client` waits for a connection.
+    /// Creates the limits of a check-up that begins now. A step may take as long as `own`, the
+    /// limit set by the user, or else as long as `client`, the limit of a client's connections.
     pub(super) fn new(backend: &Backend, own: Option<Duration>, client: Option<Duration>) -> Self {
         let step = own.or(client).unwrap_or(STEP);
-        // Several steps follow each other, so a client with a short limit may still need longer.
+        // Allow for several steps in sequence, even if the client has a short limit for a single
+        // step.
         let all = own.unwrap_or(step.max(STEP)).saturating_mul(18) / 5;
         let end = backend.clock.now() + all;
         Self { clock: Arc::clone(&backend.clock), end, step, all }
@@ -223,7 +224,8 @@ fn certificate(der: &CertificateDer<'_>) -> (Option<i64>, Vec<String>) {
     let Ok(parsed) = EndEntityCert::try_from(der) else {
         return (None, Vec::new());
     };
-    // Only the error says when a certificate expires, so it is verified for the end of time.
+    // Verify the certificate for a date at which it has expired, because only the resulting error
+    // contains the expiry.
     let end = UnixTime::since_unix_epoch(Duration::MAX);
     let usage = KeyUsage::server_auth();
     let expiry = match parsed.verify_for_usage(&[], &[], &[], end, usage, None, None) {
@@ -295,7 +297,8 @@ impl Line<'_> {
         Err(Error::new(kind, Stage::Connect, "no address accepts connections"))
     }
 
-    /// Dials all `addresses` at the same time. Does not wait long for the others once one accepts.
+    /// Dials all `addresses` at the same time. Once one address accepts, waits for the others only
+    /// for [`GRACE`].
     async fn dial_all(&self, addresses: &[SocketAddr]) -> Vec<Dial> {
         let begun = Instant::now();
         let clock = &*self.runtime.backend.clock;
@@ -369,7 +372,7 @@ impl Line<'_> {
         self.options.tls.is_none() || self.greet(&mut *connection, 1).await.is_ok()
     }
 
-    /// Authenticates with `host`, unless the host holds no data or a login to any host has already
+    /// Authenticates to `host`, unless the host holds no data or a login to any host has already
     /// begun. Without credentials, checks whether the host requires a login.
     async fn login(&self, host: &Host) -> Option<Login> {
         let hello = &host.greeting.as_ref()?.hello;
@@ -493,8 +496,8 @@ impl Round {
         Ok(Self { body, took, now })
     }
 
-    /// Returns the server's time minus the local time, in milliseconds. Assumes that half of the
-    /// round trip has passed since the server read its clock.
+    /// Returns the server's time minus the local time, in milliseconds. Assumes that the server
+    /// read its clock half a round trip before the reply arrived.
     fn clock(&self) -> Option<i64> {
         let reply = bson::RawDocument::from_bytes(&self.body).ok()?;
         let server = reply.get_datetime("localTime").ok()?.timestamp_millis();

@@ -55,8 +55,9 @@ fn a_silent_host_is_not_waited_for() {
     assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
-/// A transport to servers so far away that a connection takes the time `away`. A connection that
-/// must be there sooner fails at once, so tests do not wait.
+/// A transport that simulates distant servers, to which connecting takes the time `away`.
+/// Connecting with an earlier deadline fails at once; otherwise it succeeds at once, so tests do
+/// not wait.
 #[derive(Debug)]
 struct Far {
     near: Arc<dyn sdam::Transport>,

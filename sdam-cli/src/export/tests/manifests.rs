@@ -165,7 +165,7 @@ fn a_reverse_proxy_with_tls_and_passwords_passes_on_some_pages() {
     program.finish();
 }
 
-/// Checks the release workflow, because whatever it runs can change the archives that users run.
+/// Checks the release workflow, because every action in it can change the archives that users run.
 #[test]
 fn the_workflow_of_a_release_runs_named_versions_with_least_rights() {
     let file = read("../.github/workflows/release.yml");
@@ -230,7 +230,8 @@ fn haproxy_asks_the_program_which_members_have_the_role() {
             .iter()
             .filter_map(|line| Some(line.strip_prefix("server ")?.split(' ').collect()))
             .collect();
-        // A check names the member by the name of the server.
+        // A check sends the name of HAProxy's server, so this name must be the address of the
+        // member.
         assert!(servers.len() == 3 && servers.iter().all(|it| it[0] == it[1]), "{servers:?}");
         assert!(lines.contains(&"http-check expect status 200"), "{lines:?}");
         let uri = lines.iter().find_map(|it| it.strip_prefix("http-check send meth GET uri-lf "));

@@ -61,12 +61,12 @@ fn a_changed_file_starts_and_stops_deployments_and_the_others_go_on() {
     wait_until(counter, || test.metric(counter) == "1");
     let before = test.metric(TIMESTAMP);
 
-    // The new first line moves the other lines down. This must not count as a change to their
-    // deployments.
+    // The new first line moves the other lines down. This must not count as a change to the
+    // deployments on these lines.
     test.replace(&format!("# Shop\nadded = '{}'\n{kept}moved = '{}'\n", new.uri(), new.uri()));
     let said = "--targets /targets.toml was read: 2 added, 2 removed, 1 unchanged";
     assert_eq!(test.remark(), said);
-    // Check that the topology was not restarted: a new one would have neither a primary nor a
+    // Check that the topology was not restarted: a new topology would have neither a primary nor a
     // failover yet.
     assert_eq!(test.program.get("/healthz?target=kept").0, 200);
     assert_eq!(test.metric(counter), "1");
@@ -108,7 +108,7 @@ fn an_invalid_file_changes_nothing_until_it_is_corrected() {
     check(&format!("{valid}b = mongodb://u:secret@h/\n"), "line 2: b: ");
     check("c = 'mongodb://u:secret@h,i/?directConnection=true'\n", "line 1: c: `directConnection`");
     check("", "it names no deployment");
-    // Each error is reported once. When the file is corrected, that is reported, too.
+    // Each error is reported once. The correction of the file is reported, too.
     test.replace(&valid);
     let said = "--targets /targets.toml was read: 0 added, 0 removed, 1 unchanged";
     assert_eq!(test.remark(), said);
@@ -116,8 +116,8 @@ fn an_invalid_file_changes_nothing_until_it_is_corrected() {
     test.program.finish();
 }
 
-/// The file of a secret that is missing, a wrong connection string and a wrong name concern their
-/// own deployments only, at the start and later.
+/// A missing file with a secret, a wrong connection string or a wrong name affects only its own
+/// deployment, at the start and after a change.
 #[test]
 fn a_deployment_that_cannot_be_watched_blocks_no_other() {
     let [one, two] = [(); 2].map(|()| Blueprint::standalone().serve().unwrap());
@@ -135,7 +135,7 @@ fn a_deployment_that_cannot_be_watched_blocks_no_other() {
     assert_eq!(test.metric(SUCCESSFUL), "1");
     assert_eq!(test.program.get("/healthz?target=bad").0, 404);
 
-    // The error of `bad` is known already. What `one` was stays, and `two` is new.
+    // The error of `bad` was already reported. `one` stays unchanged, and `two` is added.
     let wrong = "one = 'mongodb://h,i/?directConnection=true'\n'a b' = 'mongodb://h/'\n";
     test.replace(&format!("{missing}{wrong}two = '{}'\n", two.uri()));
     skipped(3, "a b: a name must consist");

@@ -280,7 +280,7 @@ impl Names {
         Self { names: names.collect() }
     }
 
-    /// Returns the short name of a server, or the whole address of one that was removed.
+    /// Returns the short name of a server, or the whole address if the server was removed.
     fn of_server<'n>(&'n self, address: &'n ServerAddress) -> &'n str {
         let found = self.names.iter().find(|(own, _)| own == address);
         found.map_or_else(|| short(address.as_str()), |(_, name)| name)

@@ -1,7 +1,7 @@
 //! Decodes keys from the bytes that a terminal sends.
 //!
-//! This is done without crossterm's own reader, because after the terminal hangs up, that reader
-//! keeps reading at the end of the input and never returns.
+//! crossterm's own reader is not used: after the terminal hangs up, it keeps reading at the end of
+//! the input and never returns.
 
 use std::{
     io::{self, Read},

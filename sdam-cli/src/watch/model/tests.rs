@@ -181,7 +181,8 @@ impl Script {
         self.model.observe(&event);
     }
 
-    /// Has the client check the server, whose connection opens at once, and passes `answer`.
+    /// Makes the client check the server. The connection opens at once, and `answer` returns the
+    /// result of the check.
     fn checked(&mut self, server: ServerId, answer: impl Fn(ConnId) -> Input) {
         if !self.asked.contains_key(&server) {
             let (timer, wanted) = (Timer::Server(server), true);
