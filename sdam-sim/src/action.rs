@@ -424,7 +424,7 @@ fn switch(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
-/// Formats what may be turned off.
+/// Formats a setting that may be turned off.
 pub(crate) fn or_off(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "off".to_owned(), |value| value.to_string())
 }

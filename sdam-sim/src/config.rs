@@ -42,8 +42,8 @@ pub struct MemberConfig {
 }
 
 impl From<u16> for SetConfig {
-    /// Creates the first configuration of the set `rs0` with this many members: `a:27017`, `b:27017`
-    /// and so on.
+    /// Creates the first configuration of the set `rs0` with this many members: `a:27017`,
+    /// `b:27017` and so on.
     fn from(members: u16) -> Self {
         Self::new("rs0", addresses(members))
     }

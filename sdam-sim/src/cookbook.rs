@@ -169,10 +169,10 @@
 //! # A certificate expires overnight
 //!
 //! Open connections survive the expiry of their server's certificate, so the program may not notice
-//! it until a connection breaks. The error must then name the cause, and the program must recover
-//! as soon as the certificate is renewed. [`Sim::tls`](crate::runtime::Sim::tls) sets certificates;
-//! [`traffic`](crate::runtime::Network::traffic) shows that the program has sent nothing in plain
-//! text.
+//! the expiry until a connection breaks. The error must then name the cause, and the program must
+//! recover as soon as the certificate is renewed. [`Sim::tls`](crate::runtime::Sim::tls) sets
+//! certificates; [`traffic`](crate::runtime::Network::traffic) shows that the program has sent
+//! nothing in plain text.
 //!
 //! ```
 //! use std::time::Duration;

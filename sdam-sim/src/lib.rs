@@ -7,7 +7,7 @@
 //!
 //! A [`Blueprint`] describes the deployment. It runs in one of two ways:
 //!
-//! | to have | |
+//! | to get | use |
 //! | --- | --- |
 //! | virtual time, where a seed reproduces the run | `Sim::new(seed, &Blueprint::replica_set(3))`, see [`runtime::Sim`] |
 //! | loopback TCP, for any driver | `Blueprint::replica_set(3).serve()?`, see [`serve`] |

@@ -89,7 +89,7 @@ pub(crate) struct Replica {
     pub(crate) voted: i64,
     pub(crate) config: Option<Arc<SetConfig>>,
     pub(crate) oplog: Oplog,
-    // The following fields are lost in a restart.
+    // The following fields, except `lag`, are lost in a restart.
     pub(crate) role: Role,
     pub(crate) primary: Option<MemberId>,
     pub(crate) peers: BTreeMap<MemberId, PeerState>,

@@ -32,7 +32,7 @@ pub(crate) enum Framing {
     },
 }
 
-/// What a command does with documents, collections and databases.
+/// The access of a command to documents, collections and databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,

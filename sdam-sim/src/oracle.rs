@@ -317,8 +317,8 @@ impl Audit {
         let server = self.server(id)?;
         let reported = server.description.replace(Arc::clone(new));
         let open = server.open;
-        // A network error makes the server's connections stale (SDAM), so its pool must be cleared,
-        // which is no event if the pool is paused.
+        // A network error makes the server's connections stale (SDAM), so its pool must be cleared.
+        // Clearing a paused pool publishes no event.
         server.clear_pending = server.ready
             && new.server_type == ServerType::Unknown
             && previous.server_type.is_available()
@@ -373,8 +373,8 @@ impl Audit {
             Some(service) => server.services.entry(service).or_default(),
             None => &mut server.generation,
         };
-        // A service that returns gets a higher generation than all its earlier ones, and clears of a
-        // paused pool are no events.
+        // There may be gaps between generations: a service that reappears gets a higher generation
+        // than all its earlier ones, and clearing a paused pool publishes no event.
         Oracle::Sequence.ensure(at, clear.generation > *last, || {
             format!("the pool of server {id} goes from generation {last} to {}", clear.generation)
         })?;
@@ -453,7 +453,7 @@ impl Audit {
                     })?;
                 }
             }
-            // Clears of a paused pool are calls, but no events (CMAP).
+            // Clearing a paused pool is a call, but publishes no event (CMAP).
             let is_silent = |call: &PoolCall| matches!(call, PoolCall::Clear(it) if it.was_paused);
             let received: Vec<_> = received.into_iter().filter(|call| !is_silent(call)).collect();
             let mut expected: Vec<&PoolCall> = server.commands.iter().collect();

@@ -3,8 +3,8 @@
 //!
 //! [`Sim`] implements the runtime traits of `sdam-transport`, so the program under test runs the
 //! production code, framing included. One seed decides everything: the order in which ready tasks
-//! are polled, latencies, how bytes are split, and elections. [`Sim::disturb`] adds what the traits
-//! allow and runs seldom show.
+//! are polled, latencies, how bytes are split, and elections. [`Sim::disturb`] adds behaviour that
+//! the traits allow but that runs seldom show.
 //!
 //! Time stands still as long as any task is ready. It then jumps to the next timer or delivery.
 
@@ -75,7 +75,7 @@ pub struct Sim {
 /// The state shared by the parts of the runtime (clock, network, spawner and so on).
 pub(crate) struct Shared {
     state: Mutex<SimState>,
-    /// The lock of `state` does not protect the queue, because wakers, which use the queue, are
+    /// The queue is not protected by the lock of `state`, because wakers use the queue and are
     /// called while that lock is held.
     queue: Arc<Queue>,
     tasks: executor::Tasks,
@@ -130,12 +130,12 @@ impl Sim {
         uri
     }
 
-    /// Disturbs the simulation from now on: everything in [`Disturbance`] happens at random. Correct
-    /// programs work nevertheless.
+    /// Disturbs the simulation from now on: everything in [`Disturbance`] happens at random.
+    /// Correct programs still work.
     ///
-    /// `seed` decides when, independently of the simulation's own seed, so a run is as reproducible
-    /// as before. Each seed chooses about half of the disturbances, and makes them rare or frequent;
-    /// a test should therefore run with many seeds.
+    /// `seed` decides when they happen, independently of the simulation's own seed, so a run is as
+    /// reproducible as before. Each seed chooses about half of the disturbances, and makes them
+    /// rare or frequent; a test should therefore run with many seeds.
     ///
     /// ```
     /// use sdam_core::address::ServerAddress;
@@ -156,8 +156,8 @@ impl Sim {
         self.shared.state().disturbances.occurred.iter().copied().collect()
     }
 
-    /// Returns a clock for the test itself. In contrast to those of the program, its timers are
-    /// never late.
+    /// Returns a clock for the test itself. Unlike the program's timers, the timers of this clock
+    /// are never late.
     pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(SimClock { shared: Arc::clone(&self.shared), may_be_late: false })
     }

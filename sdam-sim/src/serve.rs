@@ -192,8 +192,8 @@ pub struct Listen {
 type Name = dyn Fn(u16, u16) -> ServerAddress + Send;
 
 impl Listen {
-    /// Creates the default: free ports, which are the servers' names, the system's clock, and a seed
-    /// from the wall clock time.
+    /// Creates the default settings: free ports, the addresses on which the servers listen as their
+    /// names, the system's clock, and a seed from the wall clock time.
     pub fn new() -> Self {
         Self::default()
     }
@@ -251,7 +251,7 @@ impl Listen {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seed = self.seed.unwrap_or_else(|| mix(since_epoch.as_nanos() as u64));
         let clock = self.clock.unwrap_or_else(|| Arc::new(ThreadClock::new(Epoch::begin())));
-        // All mongoses behind a load balancer have its name.
+        // All mongoses behind a load balancer have the name of the load balancer.
         let names = places.iter().map(|(name, _)| name.clone()).cycle();
         let mut blueprint = blueprint.at(names);
         blueprint.timing.get_or_insert_with(Timing::fast);

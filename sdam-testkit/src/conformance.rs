@@ -1,8 +1,9 @@
 //! The conformance suites: tests of a runtime, and of [connection pools](pools).
 //!
 //! A runtime that passes satisfies the contracts of [`Clock`],
-//! [`Transport`](sdam_transport::connect::Transport), [`Connection`](sdam_transport::connect::Connection),
-//! [`Dial`] and [`Spawner`](sdam_transport::spawn::Spawner), to the extent that tests can observe them:
+//! [`Transport`](sdam_transport::connect::Transport),
+//! [`Connection`](sdam_transport::connect::Connection), [`Dial`] and
+//! [`Spawner`](sdam_transport::spawn::Spawner), to the extent that tests can observe them:
 //!
 //! ```
 //! /// Called from a `#[test]` with the runtime under test.
@@ -12,9 +13,9 @@
 //! ```
 //!
 //! Each check tests one rule, quoted from the contract. A failure names the rule, the contract and
-//! the step that failed. A step that takes 20 seconds counts as hanging. Once a check has failed, no
-//! other one begins after 10 seconds, so a broken runtime gets its verdict after about half a
-//! minute.
+//! the step that failed. A step that takes 20 seconds counts as hanging. Once a check has failed,
+//! no further check begins later than 10 seconds after the start, so a broken runtime is reported
+//! after about half a minute.
 //!
 //! All peers are threads of this process that listen on loopback addresses and system-assigned
 //! ports. The suite measures time only with the clock under test, and asserts only lower bounds,
@@ -76,8 +77,8 @@ pub fn blocking(backend: &Backend) {
     report.finish();
 }
 
-/// Checks a complete runtime: runs the checks of [`backend`], checks the spawner, and if it works
-/// repeats the former inside tasks of the runtime.
+/// Checks a complete runtime: runs the checks of [`backend`], checks the spawner, and, if the
+/// spawner works, repeats the checks of [`backend`] inside tasks of the runtime.
 ///
 /// # Panics
 ///
@@ -265,7 +266,7 @@ const PENDING_CHECKS: &[Check<Backend>] = &checks![
         => connection::{a_receive_may_move_to_another_thread},
 ];
 
-/// The checks of a spawner, of which each relies on the earlier ones.
+/// The checks of a spawner. Each check relies on the earlier ones.
 const SPAWN_CHECKS: &[Check<Runtime>] = &checks![
     Spawner: "The task runs to completion" => spawn::{tasks_run_to_completion},
     Spawner: "`spawn` returns without waiting." => spawn::{spawn_returns_without_waiting},

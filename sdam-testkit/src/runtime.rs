@@ -1,5 +1,5 @@
-//! The parts of a runtime for tests: a clock that only tests advance, its pace in tests with real
-//! sockets, and spawners.
+//! The parts of a runtime for tests: a clock that only tests advance, a thread that advances such a
+//! clock in tests with real sockets, and spawners.
 
 use std::{
     collections::BTreeMap,
@@ -154,14 +154,16 @@ impl Drop for Sleep {
 }
 
 /// Advances a clock for tests with short time limits on a real runtime, but not while a thread of
-/// this process lacks a processor.
+/// this process waits for a processor.
 ///
-/// On an idle machine the clock runs at half of the speed of the system's. It looks at the threads in
-/// turn, and stands still from the moment it finds one that runs or could run until it finds it
-/// waiting. So a busy machine makes tests slower, and no limit passes because of it: each message
-/// that was sent on loopback has made its reader able to run.
+/// On an idle machine, the clock runs at half the speed of the system's clock. The threads of this
+/// process are inspected in turn. Once a thread is found that runs or could run, the clock stands
+/// still until that thread is found waiting. A busy machine therefore makes tests slower, but no
+/// time limit passes because of it: each message that was sent on loopback has made its reader able
+/// to run.
 ///
-/// Where the system does not tell the state of threads as Linux does, nothing stops the clock.
+/// On a system that does not expose the state of threads as Linux does, the clock never stands
+/// still.
 #[derive(Debug)]
 pub struct Pace {
     clock: ManualClock,
@@ -171,16 +173,16 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The time by which the clock advances at once, at most.
+    /// The maximum time by which the clock advances at once.
     pub const STEP: Duration = Duration::from_millis(5);
 
     /// The name of the threads that advance clocks.
     const NAME: &str = "pace";
 
-    /// The time between two looks at threads.
+    /// The time between two inspections of threads.
     const REST: Duration = Duration::from_millis(4);
 
-    /// The number of looks in which all threads have their turn.
+    /// The number of inspections in which each thread is inspected once.
     const TURNS: usize = 16;
 
     /// Starts a clock, which advances until this value is dropped.
@@ -204,7 +206,7 @@ impl Pace {
         self.clock.clone()
     }
 
-    /// Returns `runtime` with the clock, by which its transport measures time limits, too.
+    /// Returns `runtime` with this clock. Its transport also measures time limits by this clock.
     #[must_use]
     pub fn apply(&self, mut runtime: Runtime) -> Runtime {
         let backend = &mut runtime.backend;
@@ -214,7 +216,7 @@ impl Pace {
         runtime
     }
 
-    /// Returns how many times slower than the system's the clock has been so far.
+    /// Returns the factor by which the clock has been slower than the system's clock so far.
     pub fn slowness(&self) -> f64 {
         let passed = self.clock.now().since(Instant::EPOCH).as_secs_f64();
         self.began.elapsed().as_secs_f64() / passed.max(f64::MIN_POSITIVE)
@@ -246,8 +248,8 @@ fn threads() -> impl Iterator<Item = PathBuf> {
     threads.filter_map(Result::ok).map(|thread| thread.path().join("stat"))
 }
 
-/// Returns whether a thread runs or could run, or waits for a disk. One that advances a clock counts
-/// as waiting, and so does one that has ended.
+/// Returns whether a thread runs, could run or waits for a disk. A thread that advances a clock, or
+/// that has ended, counts as waiting.
 fn is_runnable(thread: &Path) -> bool {
     let stat = fs::read_to_string(thread).unwrap_or_default();
     let Some((head, state)) = stat.rsplit_once(") ") else { return false };
@@ -255,7 +257,7 @@ fn is_runnable(thread: &Path) -> bool {
     state.starts_with(['R', 'D']) && name != Some(Pace::NAME)
 }
 
-/// The time limit of connection attempts, by a clock that the transport does not know.
+/// Limits the time of connection attempts, as measured by a clock that the transport does not know.
 #[derive(Debug)]
 struct Limit(ManualClock);
 

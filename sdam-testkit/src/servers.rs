@@ -145,8 +145,8 @@ impl Servers {
         self.lock().open
     }
 
-    /// Makes the next call to `recv` pending at its first poll. If the clock is a jumping one, the
-    /// timer that limits the call is then pending as well.
+    /// Makes the next call to `recv` pending at its first poll. On a jumping clock, the timer that
+    /// limits the call is then pending as well.
     pub fn stall(&self) {
         self.lock().stalls += 1;
     }

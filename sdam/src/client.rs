@@ -1,8 +1,7 @@
 //! A client that runs single commands: it selects a server, checks out a connection, runs the
 //! command, and retries it as the specifications allow.
 //!
-//! It runs commands, one at a time. It is not a driver: it has no collections, cursors, transactions
-//! or compression.
+//! The client is not a driver: it has no collections, cursors, transactions or compression.
 
 mod attempt;
 mod command;
@@ -74,8 +73,8 @@ struct Inner {
 
 impl Client {
     /// Starts a client from a connection string. Performs no I/O and does not wait.
-    /// [`TopologyBuilder::client`](crate::TopologyBuilder::client) starts one with options, sinks
-    /// and an authenticator of your own.
+    /// [`TopologyBuilder::client`](crate::TopologyBuilder::client) starts a client with options,
+    /// sinks and an authenticator of your own.
     ///
     /// # Errors
     ///
@@ -94,13 +93,13 @@ impl Client {
     /// Takes up to `timeoutMS`, or the time limit of the command, in total. Without either, each
     /// attempt takes up to `serverSelectionTimeoutMS`, `waitQueueTimeoutMS` and `socketTimeoutMS`.
     ///
-    /// A [read](Command::read) or [write](Command::write) is retried once or, if there is a time
-    /// limit, until that has passed (Retryable Reads, Retryable Writes). Any command refused by an
+    /// A [read](Command::read) or [write](Command::write) is retried once or, with a time limit,
+    /// until the limit has passed (Retryable Reads, Retryable Writes). Any command refused by an
     /// overloaded server is retried up to `maxAdaptiveRetries` times, after a random backoff
     /// (Client Backpressure).
     ///
-    /// The commands of a cursor need a [pinned connection](Self::pin), which has the session of the
-    /// cursor.
+    /// The commands of a cursor need a [pinned connection](Self::pin), which keeps the session of
+    /// the cursor.
     ///
     /// # Errors
     ///
@@ -118,12 +117,13 @@ impl Client {
     }
 
     /// Runs a command like [`run`](Self::run), but also returns a reply that contains write errors
-    /// or a write concern error, for programs that read them in the reply.
+    /// or a write concern error, for programs that read these errors from the reply.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), without those of failed writes and unmet write concerns. With a time
-    /// limit, a write that the server has stopped because of `maxTimeMS` is an error nevertheless.
+    /// As [`run`](Self::run), except that failed writes and unmet write concerns are not errors.
+    /// With a time limit, a write that the server has stopped because of `maxTimeMS` is still an
+    /// error.
     ///
     /// # Cancel safety
     ///
@@ -300,7 +300,8 @@ impl Client {
 sdam_core::opaque!(Client, |this| topology: this.topology(), read: this.0.read);
 
 impl TopologyBuilder {
-    /// Starts monitoring, pools and a client on `runtime`. Performs no I/O itself and does not wait.
+    /// Starts monitoring, pools and a client on `runtime`. Performs no I/O itself and does not
+    /// wait.
     ///
     /// Connections are authenticated as the options say, or with an
     /// [authenticator](Self::authenticator) of your own.
@@ -308,7 +309,8 @@ impl TopologyBuilder {
     /// # Errors
     ///
     /// As [`start`](Self::start) and [`authenticate`](Self::authenticate); and if `w` is 0, because
-    /// a client waits for the reply to every write. Compression options are ignored, with a warning.
+    /// a client waits for the reply to every write. Compression options are ignored, with a
+    /// warning.
     pub fn client(mut self, runtime: Runtime) -> Result<Client, ConfigError> {
         self.options.validate()?;
         self = self.authenticate()?;
@@ -333,17 +335,17 @@ impl TopologyBuilder {
     }
 }
 
-/// A connection that several commands share, such as those of a cursor. Dropping this value checks
-/// the connection in.
+/// A connection that several commands share, such as the commands of a cursor. Dropping this value
+/// checks the connection in.
 ///
 /// Behind a load balancer, the commands of a cursor have to use one connection (Load Balancers:
-/// "Connection Pinning"). On other topologies they have to use one server. All commands have the
-/// same session, as those of a cursor must (Driver Sessions: "Cursors").
+/// "Connection Pinning"). On other topologies they have to use one server. All commands use the
+/// same session, as the commands of a cursor must (Driver Sessions: "Cursors").
 #[derive(Debug)]
 pub struct PinnedConnection {
     client: Client,
     connection: PooledConnection,
-    /// The criteria of commands that have none.
+    /// The criteria for commands that have none.
     criteria: Criteria,
     /// `None` before the first command that needs a session.
     lease: Option<Lease>,
@@ -373,8 +375,9 @@ impl PinnedConnection {
         &mut self.connection
     }
 
-    /// Runs a command once, like [`Client::run`] without retries. A command without criteria of its
-    /// own has those of this connection; they affect only the read preference that is sent.
+    /// Runs a command once, like [`Client::run`] without retries. A command without its own
+    /// criteria uses the criteria of this connection. They determine only the read preference that
+    /// is sent.
     ///
     /// # Errors
     ///

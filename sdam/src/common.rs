@@ -1,5 +1,5 @@
-//! The unchanging part of a topology, with the random numbers of selections and the client metadata in
-//! the handshakes of new connections.
+//! The unchanging part of a topology, the random numbers for selections, and the client metadata
+//! for the handshakes of new connections.
 
 use std::{
     hash::{Hash, Hasher},
@@ -23,7 +23,7 @@ use sdam_transport::{
     spawn::Spawner,
 };
 
-/// The number of counters from which random numbers are derived.
+/// The number of lanes: counters from which random numbers are derived.
 const LANES: usize = 4;
 
 /// The unchanging part of a topology.
@@ -53,8 +53,8 @@ pub(crate) struct Counters([Counter; LANES]);
 struct Counter(AtomicU64);
 
 impl Counters {
-    /// Creates the counters. All start with the same seed, so a thread draws the same numbers
-    /// whichever lane it uses.
+    /// Creates the counters. All start with the same seed, so a thread draws the same numbers in
+    /// every lane.
     pub(crate) fn new(seed: u64) -> Self {
         Self(std::array::from_fn(|_| Counter(AtomicU64::new(seed))))
     }
@@ -131,8 +131,8 @@ pub(crate) struct MetadataHandshake {
 }
 
 impl MetadataHandshake {
-    /// Creates the handshakes. Returns an error if a driver's document is not valid. The
-    /// application's name is not added to a driver's document, which already contains it.
+    /// Creates the data. Adds the application's name to the metadata, but not to a driver's
+    /// document, which already contains it. Returns an error if a driver's document is not valid.
     pub(crate) fn new(metadata: Metadata, options: &Options) -> Result<Self, ConfigError> {
         match (&metadata, &options.app_name) {
             (Metadata::Own(metadata), Some(name)) => {

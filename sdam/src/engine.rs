@@ -1,5 +1,5 @@
 //! The engine of one topology: passes inputs to the state machine under one lock, and does the rest
-//! of the work once it is released. Readers load the published snapshot.
+//! of the work after the lock is released. Readers load the published snapshot.
 
 mod outputs;
 pub(crate) mod server;
@@ -51,8 +51,8 @@ use crate::{
     },
 };
 
-/// A topology, with or without background tasks: the state machine behind a lock, and what is used
-/// without the lock.
+/// A topology, with or without background tasks: the state machine behind a lock, and the parts
+/// that are used without the lock.
 #[derive(Debug)]
 pub(crate) struct Engine {
     state: Lock<Locked>,
@@ -228,8 +228,8 @@ impl Engine {
     }
 
     /// Prepares the pools of the servers whose first check is under way, if a selection is waiting
-    /// for such a check. Returns the panic of a pool, which is re-raised unless the caller is a
-    /// server's task.
+    /// for such a check. Returns the panic of a pool, if any. The caller re-raises the panic,
+    /// unless the caller is a server's task.
     pub(crate) fn prepare_pools(self: &Arc<Self>) -> DeferredPanic {
         let snapshot = self.published.load_full();
         let unchecked = snapshot.description.servers().iter().any(|own| is_unchecked(own));
@@ -240,8 +240,8 @@ impl Engine {
         }
     }
 
-    /// Returns whether a check waits for its server once it has begun `order`. Before a first hello
-    /// through TLS or a proxy there are other round trips to wait for.
+    /// Returns whether a check waits for its server after it has begun `order`. With TLS or a
+    /// proxy, connecting counts as waiting, because it takes further round trips.
     pub(crate) fn is_wait(&self, order: &Output) -> bool {
         let options = &self.common.options;
         let conn = match order {

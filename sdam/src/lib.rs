@@ -105,7 +105,8 @@
 //! # Your runtime
 //!
 //! A [`Runtime`] consists of a [`Clock`], a [`Transport`] and a [`Spawner`], each of which can be
-//! replaced. This one runs each task on a thread, and uses timers and sockets of this library:
+//! replaced. The following runtime runs each task on its own thread, and uses the timers and
+//! sockets of this library:
 //!
 //! ```no_run
 //! use std::{sync::Arc, thread};
@@ -131,8 +132,8 @@
 //! # }
 //! ```
 //!
-//! Sockets of your own are one more trait of two methods:
-//! [`Dial`](sdam_transport::dial::Dial). The suites of `sdam-testkit` check runtimes and pools.
+//! For sockets of your own, implement [`Dial`](sdam_transport::dial::Dial), a trait with two
+//! methods. The suites of `sdam-testkit` check runtimes and pools.
 //!
 //! # What is where
 //!
@@ -179,7 +180,7 @@
 //! | `runtime-async-std` | `runtime::async_std`, for programs that still run on it |
 //! | `blocking` | `BlockingTopology`, `runtime::blocking`: single-threaded mode on the system's sockets |
 //! | `sim` | `sim`: simulated deployments |
-//! | `pool` | in `pool`, a connection pool; `TopologyBuilder::authenticate`, also for a pool of your own |
+//! | `pool` | a connection pool, in `pool`; `TopologyBuilder::authenticate`, which also works with a pool of your own |
 //! | `client` | `client`: a client that runs commands, with retries |
 //! | `srv` | `dns`: look-ups of `mongodb+srv` connection strings, for the runtimes from all functions of [`runtime`] |
 //! | `tls` | `tls`: TLS by rustls, for the runtimes from all functions of [`runtime`] |
@@ -250,8 +251,8 @@ pub use sdam_tls as tls;
 pub mod error {
     //! The parts of an [`Error`](crate::Error) and of its report to a topology.
     //!
-    //! Three types of errors exist: [`ConfigError`](crate::ConfigError) for an option that is wrong,
-    //! [`SelectionError`](crate::SelectionError) for a selection without a server, and
+    //! Three types of errors exist: [`ConfigError`](crate::ConfigError) for an option that is
+    //! wrong, [`SelectionError`](crate::SelectionError) for a selection without a server, and
     //! [`Error`](crate::Error) for everything that fails between this program and a server.
 
     pub use sdam_core::{
@@ -261,7 +262,7 @@ pub mod error {
 }
 
 pub mod options {
-    //! Types of the fields of [`Options`](crate::Options), and of what else a builder takes.
+    //! The types of the fields of [`Options`](crate::Options), and of other arguments of a builder.
 
     pub use sdam_core::options::{
         Acknowledgment, Credential, Detector, ProxyOptions, SelectionStrategy, ServerApi,
@@ -292,10 +293,10 @@ pub mod snapshot {
 }
 
 pub mod events {
-    //! Events: their parts, combinators of sinks, and the sinks that the library has.
+    //! The parts of events, combinators of sinks, and the library's own sinks.
     //!
-    //! An [`EventSink`] receives the events of a topology, of its pools and of its clients, in order.
-    //! A function is one, too:
+    //! An [`EventSink`] receives the events of a topology, of its pools and of its clients, in
+    //! order. A function can be a sink, too:
     //!
     //! ```
     //! use sdam::{EventKind, events::{EventName, sink_fn}};
@@ -309,9 +310,10 @@ pub mod events {
     //! # drop(sink);
     //! ```
     //!
-    //! [`TopologyBuilder::sink`](crate::TopologyBuilder::sink) adds it. [`EventKind`] lists all events.
-    //! Others are built in: logs ([`log`], [`trace`]), [`metrics`], the [`history`] of servers, a
-    //! [`channel`], [`facts`] about outages, recordings ([`record`]) and their [`replay`].
+    //! [`TopologyBuilder::sink`](crate::TopologyBuilder::sink) adds a sink. [`EventKind`] lists all
+    //! events. Other sinks are built in: logs ([`log`], [`trace`]), [`metrics`], the [`history`] of
+    //! servers, a [`channel`], [`facts`] about outages, recordings ([`record`]) and their
+    //! [`replay`].
     //!
     //! [`EventSink`]: crate::EventSink
     //! [`EventKind`]: crate::EventKind
@@ -334,14 +336,15 @@ pub mod events {
 }
 
 pub mod pool {
-    //! Connections and pools: what the pool of a topology is given, and the pool that the library has.
+    //! Types for connections and pools, and the library's own pool.
     //!
     //! # A pool of your own
     //!
     //! A [`PoolFactory`](crate::PoolFactory) creates the pool of each server. The topology marks it
     //! ready and clears it ([`PoolHandle`](crate::PoolHandle)), and every selection returns a typed
-    //! reference to it. [`PoolContext::establish`](crate::PoolContext::establish) opens connections: it
-    //! connects, exchanges hello, and reports the reply or the error to the topology.
+    //! reference to it. [`PoolContext::establish`](crate::PoolContext::establish) opens
+    //! connections: it connects, exchanges hello, and reports the reply or the error to the
+    //! topology.
     //!
     //! # The pool of this crate
     //!
@@ -349,8 +352,8 @@ pub mod pool {
     //!
     //! # Authentication
     //!
-    //! `TopologyBuilder::authenticate` (feature `pool`) authenticates the connections of every pool as
-    //! the options say. For a mechanism of your own, implement
+    //! `TopologyBuilder::authenticate` (feature `pool`) authenticates the connections of every pool
+    //! as the options say. For a mechanism of your own, implement
     //! [`Authenticator`](crate::Authenticator) and [`Conversation`].
 
     pub use sdam_core::{ids::Generation, pool::PoolOptions};

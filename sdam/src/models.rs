@@ -1,5 +1,5 @@
-//! Loom models of the state shared by threads; `cargo xtask loom` runs every interleaving. They have a
-//! topology with the real engine, whose tasks run as loom threads.
+//! Loom models of the state shared by threads; `cargo xtask loom` runs every interleaving. Each
+//! model has a topology with the real engine, and the tasks of the topology run as loom threads.
 
 use std::{
     sync::{
@@ -42,7 +42,7 @@ use sdam_transport::{
 
 use crate::{Topology, TopologyBuilder};
 
-/// Timers longer than this never fire in a model: another event has to end the wait.
+/// The longest timer that fires in a model. Another event has to end a longer wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A topology with the seed `a:1`, and the tasks that have not started.
@@ -375,7 +375,7 @@ fn the_event_queue_is_closed_when_a_shutdown_and_the_drop_of_the_monitors_overla
         let runtime = thread::spawn(move || drop(monitors));
         harness.topology.engine().shut_down();
         runtime.join().unwrap();
-        // Whatever the sink's task has left.
+        // Delivers the events that the sink's task has not delivered.
         harness.topology.events().deliver_now(&names);
         names.check(EventName::ServerHeartbeatStarted, EventName::ServerHeartbeatFailed);
     });

@@ -46,8 +46,8 @@ struct Link {
 }
 
 impl Links {
-    /// Carries out an order of the deployment, unless it is for a connection that another one of
-    /// the same role has replaced.
+    /// Carries out an order of the deployment, unless the order is for a connection that a newer
+    /// one of the same role has replaced.
     pub(crate) fn carry_out(&mut self, order: Output, engine: &Engine, server: &Server) {
         let conn = match &order {
             Output::Connect { conn, .. } => {
@@ -122,10 +122,10 @@ impl Link {
 ///
 /// The operation in progress owns the connection, so dropping the operation also closes the
 /// connection. The reply to a cancelled check is therefore never mistaken for the reply to a later
-/// one.
+/// check.
 #[derive(Default)]
 pub(crate) struct MonitorConnection {
-    /// The connection that was opened last.
+    /// The id of the connection that was opened last.
     pub(crate) conn: Option<ConnId>,
     idle: Option<Box<Wire>>,
     busy: Option<BoxFuture<'static, Done>>,
@@ -136,8 +136,8 @@ pub(crate) struct Wire {
     clock: Arc<dyn Clock>,
     pub(crate) line: Line,
     /// The reply to the hello that began the authentication of the connection; empty if a driver
-    /// has authenticated it, and `None` before. Connections are authenticated only in
-    /// single-threaded mode.
+    /// has authenticated the connection, and `None` before the authentication. Connections are
+    /// authenticated only in single-threaded mode.
     pub(crate) authenticated: Option<Box<[u8]>>,
     max_hello_size: usize,
 }
@@ -145,7 +145,8 @@ pub(crate) struct Wire {
 /// An encoded request, or the error that occurred while encoding it.
 type Encoded = Result<WireMessage, WireError>;
 
-/// Encodes a request. It is small, because a future that waits keeps what it has been given.
+/// A function that encodes a request. It is boxed, because a waiting future keeps its arguments,
+/// and these should be small.
 type Request = Box<dyn FnOnce(&mut Exchange) -> Encoded + Send>;
 
 /// The connection, if it is still usable after an operation, and the operation's answer.
@@ -266,7 +267,7 @@ impl MonitorConnection {
         let Some(mut wire) = self.idle.take() else {
             let error = Error::new(ErrorKind::Internal, STAGE, "there is no open connection");
             // Without a connection there is no clock to read, so this instant is a placeholder,
-            // which the machine clamps.
+            // which the state machine clamps.
             self.begin(async move { (None, answer(Err((Instant::EPOCH, error)))) });
             return;
         };
@@ -295,7 +296,7 @@ struct Arrival {
 }
 
 impl Arrival {
-    /// Parses the message, which is done before the engine is locked.
+    /// Parses the message, before the engine is locked.
     fn parsed(self, conn: ConnId) -> Input {
         let Self { sent, at, message } = self;
         let reply = match conn.role {

@@ -92,13 +92,13 @@ pub fn blocking() -> Backend {
 /// | tokio and others, in the context of a tokio runtime | that tokio runtime |
 /// | several, in any other context | an error that names them |
 ///
-/// Any other case is an error, too. Because other dependencies may enable further features, a program
-/// that has chosen a runtime should call the function of that runtime instead.
+/// Any other case is an error, too. Because other dependencies may enable further features, a
+/// program that has chosen a runtime should call the function of that runtime instead.
 ///
 /// # Errors
 ///
-/// If several runtimes are possible, or if only tokio is enabled and the caller is in no context. A
-/// tokio runtime without timers does not count as a context.
+/// If several runtimes are possible, or if only tokio is enabled and the caller is not in the
+/// context of a tokio runtime. A tokio runtime without timers does not count.
 #[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
 pub fn current() -> Result<crate::Runtime, crate::ConfigError> {
     choose(ENABLED)

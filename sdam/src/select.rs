@@ -1,7 +1,8 @@
 //! Selectors of your own, and the reasons why a selection had no server.
 //!
 //! A selection chooses from a snapshot, without waiting for a lock. If no server is suitable, it
-//! waits for the next snapshot, until its time is over: [`SelectionTimeout`] has the reasons.
+//! waits for the next snapshot, until its time limit has passed. [`SelectionTimeout`] then has the
+//! reasons.
 
 pub(crate) mod error;
 pub(crate) mod selected;
@@ -68,8 +69,8 @@ fn choose_from<'s>(
 }
 
 /// Explains for each server of `snapshot` why a selection would choose or reject it. For a server
-/// suspected to have failed, also states how long it has been silent, and for one that does not
-/// answer an attempt to connect, how long that has lasted.
+/// that is suspected to have failed, also states how long it has been silent. For a server to which
+/// a check is connecting, also states how long the attempt has lasted.
 pub(crate) fn explain_from(
     snapshot: &Snapshot,
     settings: &Settings,

@@ -41,7 +41,7 @@ use crate::{
     topology::TopologyBuilder,
 };
 
-/// A deployment whose servers are checked only when one is needed.
+/// A deployment whose servers are checked only when an operation needs a server.
 ///
 /// Servers are checked inline with operations: there is no task and no spawner. A program that
 /// selects no server performs no I/O (SDAM: "Single-threaded monitoring"). This type uses the same
@@ -58,9 +58,10 @@ use crate::{
 /// and at most the duration of one scan after it.
 ///
 /// A scan checks one server after the other. Each check takes at most `connectTimeoutMS` to connect
-/// and the same again for the reply, and twice that if the server was known before. A server that
-/// did not answer is skipped for the next 5 seconds. DNS look-ups of host names may take additional
-/// time if the system does not limit them.
+/// and as long again to receive the reply. If the server was known before, a failed check is
+/// repeated once, so the check takes at most twice that time. A server that did not answer is
+/// skipped for the next 5 seconds. DNS look-ups of host names may take additional time if the
+/// system does not limit them.
 ///
 /// # SRV records
 ///
@@ -78,8 +79,8 @@ use crate::{
 /// # Authentication
 ///
 /// A connection is authenticated when the first operation [needs](Self::connect) it, by the
-/// builder's [authenticator](TopologyBuilder::authenticator) or `authenticate`. Checks need no authentication, and
-/// arbiters have no users (Authentication: "Authentication Handshake").
+/// builder's [authenticator](TopologyBuilder::authenticator) or `authenticate`. Checks need no
+/// authentication, and arbiters have no users (Authentication: "Authentication Handshake").
 ///
 /// # Events
 ///
@@ -274,7 +275,7 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Passes a request to the machine, and carries out the machine's outputs until the request is
+    /// Passes a request to the state machine, and carries out its outputs until the request is
     /// complete.
     async fn carry_out(&mut self, request: ScanRequest) {
         self.prepare();
@@ -287,8 +288,8 @@ impl Scanner {
         self.deliver();
     }
 
-    /// Carries out a probe or a look-up, or waits for the running check or the machine's deadline.
-    /// Returns the next output.
+    /// Carries out a probe or a look-up, or waits for the running check or the state machine's
+    /// deadline. Returns the next output.
     async fn advance(&mut self, output: Option<Output>) -> Option<Output> {
         let input = match output {
             Some(Output::Probe { server }) => Some(self.probe(server).await),

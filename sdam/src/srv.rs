@@ -1,5 +1,5 @@
-//! Parses `mongodb` and `mongodb+srv` connection strings, and makes the look-ups that the latter
-//! require (Initial DNS Seedlist Discovery).
+//! Parses `mongodb` and `mongodb+srv` connection strings, and makes the look-ups that `mongodb+srv`
+//! strings require (Initial DNS Seedlist Discovery).
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -16,8 +16,8 @@ use sdam_transport::{race, resolve::Resolver, runtime::Backend};
 
 /// Parses a connection string, and looks up the hosts and options of a `mongodb+srv` string.
 ///
-/// The topology polls the SRV record to notice when a sharded cluster's routers are added or removed,
-/// unless the deployment is a replica set or behind a load balancer.
+/// The topology polls the SRV record to notice when a sharded cluster's routers are added or
+/// removed, unless the deployment is a replica set or behind a load balancer.
 ///
 /// The SRV and the TXT record are looked up at the same time, within `connectTimeoutMS`, by the
 /// [resolver](Backend::resolver). With the feature `srv`, the functions of

@@ -31,13 +31,14 @@ mod stand_in;
 pub(crate) fn listen(event: &Event) -> EventListener {
     let listener = event.listen();
     // The documentation of `Event::listen` promises a fence after the registration, but version
-    // 5.4.2 has none. Without this one, the caller's next read could come before the registration.
-    // It pairs with the fence before each notification.
+    // 5.4.2 has none. Without the fence below, the caller's next read could come before the
+    // registration. This fence pairs with the fence before each notification.
     atomic::fence(atomic::Ordering::SeqCst);
     listener
 }
 
-/// A mutex that ignores poisoning, because a state machine never stops half-way.
+/// A mutex that ignores poisoning, because the state machine never panics in the middle of a
+/// change.
 ///
 /// In debug builds, locking it again on the same thread, which happens if a pool calls back into
 /// the topology, panics with an explanation instead of deadlocking.

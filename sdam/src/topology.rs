@@ -274,9 +274,9 @@ impl<P: PoolHandle> Topology<P> {
         Reporter::new(server, host)
     }
 
-    /// Returns the pool of a server in a snapshot, for work on all pools, such as filling them before
-    /// the first operation, or ending cursors before the topology is closed. Returns `None` if the
-    /// pool factory panicked.
+    /// Returns the pool of a server in a snapshot, for work on all pools, such as filling them
+    /// before the first operation, or ending cursors before the topology is closed. Returns `None`
+    /// if the pool factory panicked.
     ///
     /// ```no_run
     /// use sdam::{PoolHandle, Topology};
@@ -355,8 +355,8 @@ impl<P: PoolHandle> Topology<P> {
     /// # Cancel safety
     ///
     /// Monitoring has ended even if the future is dropped after its first poll. `TopologyClosed` is
-    /// then published when the last operation in progress has ended, as it is when the last handle
-    /// is dropped.
+    /// then published when the last operation in progress has ended, in the same way as when the
+    /// last handle is dropped.
     pub async fn close(&self) {
         let engine = self.engine();
         engine.shut_down();

@@ -1,5 +1,6 @@
-//! Records the situations that runs reached: cells of the transition table, events, errors, inputs
-//! and outputs of the machine, and the reasons for departures, failures and closed connections.
+//! Records the situations (cells) that runs reached: the entries of the transition table, events,
+//! errors, inputs and outputs of the state machine, and the reasons for departures, failures and
+//! closed connections.
 
 use std::{
     fmt::{self, Write as _},
@@ -113,8 +114,9 @@ impl Coverage {
             match &event.kind {
                 EventKind::TopologyDescriptionChanged { new, .. } => {
                     topology = new.topology_type();
-                    // No event of its own reports that a server becomes a PossiblePrimary (J-19), and it
-                    // may stay one when another server turns out to be the primary.
+                    // No server event reports that a server becomes a PossiblePrimary (J-19). The
+                    // server may stay a PossiblePrimary when another server turns out to be the
+                    // primary.
                     let hinted = ServerType::PossiblePrimary;
                     if topology == TopologyType::ReplicaSetNoPrimary
                         && new.servers().iter().any(|server| server.server_type == hinted)
@@ -228,8 +230,8 @@ impl Coverage {
         self.names(|is_reached, is_excluded| is_reached && is_excluded)
     }
 
-    /// Returns the names of the cells that `selects` chooses, by whether they are reached and
-    /// excluded.
+    /// Returns the names of the cells for which `selects` returns true. Its arguments state whether
+    /// the cell is reached and whether it is excluded.
     fn names(self, selects: impl Fn(bool, bool) -> bool) -> Vec<String> {
         let cells = cells().enumerate();
         let chosen =

@@ -4,7 +4,8 @@
 //! TLS, proxy and SRV records), applications that use the client, and faults that are healed at the
 //! end. [`run::run`] runs the plan in virtual time and checks it after every step, whenever no task
 //! is ready, and at the end. The same seed always yields the same run, so a failure is identified
-//! by its seed. [`regression::shrink`] minimizes a failure, and [`regression::timeline`] formats it.
+//! by its seed. [`regression::shrink`] minimizes a failure, and [`regression::timeline`] formats
+//! it.
 //!
 //! | oracle | checks |
 //! | --- | --- |
@@ -33,9 +34,10 @@
 //! every event, every input and output, every kind of error, and every reason for a departure, a
 //! failure or a closed connection. Together, 10,000 seeds must reach all of them.
 //!
-//! Half of the seeds also disturb the simulation ([`Sim::disturb`](sdam_sim::runtime::Sim::disturb)):
-//! reads and writes are partial, timers are late, tasks are polled without a reason, and ready tasks
-//! wait. An eighth of the seeds suspend the client's host.
+//! Half of the seeds also disturb the simulation
+//! ([`Sim::disturb`](sdam_sim::runtime::Sim::disturb)): reads and writes are partial, timers are
+//! late, tasks are polled without a reason, and ready tasks wait. An eighth of the seeds suspend
+//! the client's host.
 //!
 //! `cargo xtask sim --seeds 0..2000` runs seeds.
 

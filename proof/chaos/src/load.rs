@@ -34,7 +34,7 @@ use crate::{
 /// The maximum number of timers that a load task waits for at the same time.
 pub(crate) const TASK_TIMERS: usize = 3;
 
-/// The state that all load tasks share.
+/// An application: the state of one load task, which uses the client.
 struct Application {
     topology: Topology,
     record: Arc<RunRecord>,
@@ -297,7 +297,7 @@ impl SelectionRequest {
         Self { criteria: Criteria::write(), by_type, is_invalid: false }
     }
 
-    /// Selects a server with this `dc` tag.
+    /// Creates a selection of a server with this `dc` tag.
     pub(crate) fn tagged(dc: &str) -> Self {
         let tags = TagSet::from_iter([("dc", dc)]);
         let preference = ReadPreference::new(ReadMode::Nearest).with_tag_sets(vec![tags]);

@@ -100,7 +100,7 @@ fn difference(
 /// reports it as silent.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A timer that is this late tells the client that its host has stalled.
+/// The lateness of a timer from which the client concludes that its host has stalled.
 const LATE: Duration = Duration::from_millis(500);
 
 /// Checks every report of a silent server, and returns the number of reports.
@@ -110,7 +110,8 @@ pub(crate) fn check_silence(
     stalls: &Stalls,
 ) -> Result<u64, Violation> {
     let patience = options.detector.map_or(PATIENCE, |detector| detector.floor);
-    // In a stall of this length, the timer of a server that was not overdue before is due, and late.
+    // In a stall of at least this length, even the timer of a server that was not overdue before
+    // becomes due, and is so late that the client notices the stall.
     let noticed = options.monitor_frequency()
         + options.connect_timeout.unwrap_or_default()
         + options.spread
@@ -213,8 +214,8 @@ pub(crate) fn check_stages(plan: &Plan, events: &[Event]) -> Result<(), Violatio
 
 /// The times at which the first fault of each kind begins.
 struct Beginnings {
-    /// True if timers are late. The time limit of a check may then end before that of the stage,
-    /// whose error would be more exact.
+    /// True if timers may be late. The time limit of a check may then expire before the time limit
+    /// of the stage, whose error would be more exact.
     timers_are_late: bool,
     look_ups: Option<Instant>,
     certificates: Option<Instant>,

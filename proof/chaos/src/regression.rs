@@ -1,4 +1,5 @@
-//! Plans that fail: the smallest one, the timeline of its failure, and its file.
+//! Minimizes plans that fail, formats the timelines of their failures, and stores the plans in
+//! files.
 //!
 //! A run whose file contains `access plain` uses neither TLS nor a proxy, regardless of its seed.
 //! With `disturbed on`, the simulation is disturbed.

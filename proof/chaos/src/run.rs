@@ -351,7 +351,7 @@ impl<'c> Convergence<'c> {
         self.is_excused = self.truth.is_excused(believed, &lock(&self.record.events))
             || self.is_misled(believed.topology_type());
         if self.is_excused {
-            // Applications end within this time.
+            // Applications end within `OBSERVATION`.
             let is_over = now.since(self.healed) >= OBSERVATION;
             lock(&self.record.counts).excused += u64::from(is_over);
             return Ok(is_over);
@@ -360,7 +360,7 @@ impl<'c> Convergence<'c> {
     }
 
     /// Returns whether the first server that answered was an impostor, which makes the client
-    /// believe permanently that this is another kind of deployment.
+    /// believe permanently that the deployment is of another kind.
     fn is_misled(&self, believed: TopologyType) -> bool {
         let right = match self.plan.shape {
             Shape::Sharded => TopologyType::Sharded,
@@ -418,7 +418,7 @@ async fn finish(
         load::hold_connection(record, &runtime, (patience * 3 / 4) * (plan.seed % 4) as u32);
     }
     let in_use = lock(&record.connecting).iter().any(|pool| pool.stats().in_use > 0);
-    // The patience has two timers.
+    // The patience is measured by two timers, and each may be late.
     let limit = CLOSE_LIMIT + if in_use { patience + 2 * plan.lateness() } else { Duration::ZERO };
     let expiry = clock.sleep_until(began + limit);
     let closing = async {
@@ -470,10 +470,10 @@ async fn finish(
     Ok(())
 }
 
-/// The maximum time from the end of a stall to the next one.
+/// The maximum time from the end of a stall to the next stall, in milliseconds.
 const BETWEEN: u64 = 8_000;
-/// The maximum durations of stalls: a slow host, a long pause for garbage collection, and a virtual
-/// machine that is moved.
+/// The maximum durations of stalls, in milliseconds: a slow host, a long pause for garbage
+/// collection, and a virtual machine that is moved.
 const DURATIONS: [u64; 3] = [300, 3_000, 12_000];
 
 /// Stalls the host again and again while there are faults, if the plan requires it.

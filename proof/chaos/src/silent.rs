@@ -1,5 +1,5 @@
 //! Tests of detectors. They measure how soon a silent primary is marked Unknown, and whether any
-//! other server is ever marked.
+//! other server is ever marked Unknown.
 //!
 //! Each seed draws a replica set, a network and applications. For a minute, hosts stall, segments
 //! are lost and retransmitted, and servers reply twenty times slower. Then the primary becomes

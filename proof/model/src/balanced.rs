@@ -21,7 +21,7 @@ use crate::{
 const MAX_OPEN: usize = 2;
 
 /// The maximum distance between generations that the keys of states distinguish. Greater distances
-/// count as this one.
+/// count as this maximum.
 const FARTHEST: u64 = 2;
 
 /// A `maxWireVersion` that supports load balancers.

@@ -145,8 +145,8 @@ pub(crate) fn failed_checks(after: &TopologyDescription, outputs: &Outputs) -> R
             after.server_by_id(server).is_some_and(|server| server.server_type.is_available());
         let cleared = clears(outputs, server);
         let holds = match failure.kind() {
-            // The check was cancelled because of the error of an operation. That error has
-            // consequences of its own.
+            // The check was cancelled because of the error of an operation. That error has its own
+            // consequences.
             ErrorKind::Cancelled => true,
             ErrorKind::Internal => !known && !cleared,
             _ => !known && cleared,
@@ -292,8 +292,8 @@ pub(crate) fn state(deployment: &Deployment, pools: &[(ServerId, Pool)]) -> Resu
     Ok(())
 }
 
-/// Checks that the pool of a server is ready if the server is selectable, and that it is not if the
-/// last error of the server is a failed connection or a shutdown.
+/// Checks that the pool of a server is ready if the server is selectable, and that the pool is not
+/// ready if the last error of the server is a failed connection or a shutdown.
 ///
 /// # Errors
 /// The violation.

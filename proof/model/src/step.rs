@@ -15,8 +15,7 @@ use sdam_core::{
 /// The maximum number of members.
 pub const MEMBERS: u8 = 3;
 
-/// Something that happens in a deployment or its environment. An index that is out of range wraps
-/// around.
+/// An event in a deployment or its environment. An index that is out of range wraps around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Step {
@@ -65,7 +64,7 @@ pub enum Step {
         /// True if the probe was answered.
         alive: bool,
     },
-    /// A step of the service behind a load balancer.
+    /// A step of a service behind a load balancer.
     Service(u8, ServiceStep),
 }
 
@@ -126,7 +125,7 @@ pub enum ServiceStep {
     Error(Which, OperationError),
 }
 
-/// A connection to a service.
+/// The choice of a connection to a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Which {

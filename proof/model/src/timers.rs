@@ -228,8 +228,9 @@ impl World {
         Ok(())
     }
 
-    /// Returns false if the probed server should have a timer that fires soon, but has none. It
-    /// should have one if several answers are late and no wait was longer than usual.
+    /// Returns whether the probed server has a timer that fires soon, if it needs one. It needs one
+    /// if several answers are late, another server has answered since the probe began, and no wait
+    /// was longer than usual.
     fn proceeds(&self, own: &Watch, asked: Instant) -> bool {
         let silent = self.silent_since(own).filter(|since| *since <= self.now).count();
         let is_witnessed = self.witness(own.id) > Some(asked);

@@ -24,11 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// exceeded the limit.
 const REST: Duration = Duration::from_millis(2_550);
 
-/// The two deadlines of each server: the first applies if no selection is waiting, the second if
-/// one is.
+/// The two deadlines of each server: the first applies if no selection is waiting, the second if a
+/// selection is waiting.
 pub(crate) type Timers = Vec<(ServerId, [Option<Instant>; 2])>;
 
-/// The state of a server after the outputs so far.
+/// The state of a server that results from the outputs so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) id: ServerId,

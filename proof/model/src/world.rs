@@ -1,5 +1,5 @@
-//! A deployment with test doubles for its connections, pools and readers, checked after every step.
-//! A key distinguishes its states.
+//! A deployment with test doubles for its connections, pools and readers, checked after every step,
+//! and a key that distinguishes the states of the deployment.
 
 use std::{hash::Hasher, sync::Arc};
 

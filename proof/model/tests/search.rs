@@ -58,7 +58,8 @@ fn every_step_of_an_alphabet_can_be_taken_somewhere() {
             let mut world = World::new(start).unwrap();
             for _ in 0..60 {
                 let mut possible: Vec<_> = alphabet.iter().filter(|own| world.can(**own)).collect();
-                // Half of the steps are answers. With fewer, connections would rarely survive.
+                // Half of the steps are answers. With fewer answers, connections would rarely
+                // survive.
                 let is_answer =
                     |step: &&Step| matches!(step, Step::Connected(_) | Step::Answer { .. });
                 if rng.below(2) == 0 && possible.iter().any(is_answer) {

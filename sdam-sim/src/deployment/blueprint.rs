@@ -12,11 +12,11 @@ use crate::{
     version::ServerVersion,
 };
 
-/// The description of a deployment to start: in virtual time by [`Sim`](crate::Sim), on loopback TCP by
-/// [`serve`](Self::serve).
+/// The description of a deployment to start, either in virtual time by [`Sim`](crate::Sim) or on
+/// loopback TCP by [`serve`](Self::serve).
 ///
 /// The processes are called `a:27017`, `b:27017` and so on, unless they are [given](Self::at)
-/// addresses. On TCP they are called by the addresses at which they listen.
+/// addresses. On TCP, each process is called by the address at which it listens.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
     pub(crate) timing: Option<Timing>,
@@ -41,8 +41,8 @@ enum Processes {
 const EPOCH_MILLIS: i64 = 1_704_067_200_000;
 
 impl Blueprint {
-    /// Describes a replica set by its configuration, or by the number of its members: `3` stands for
-    /// the set `rs0` of `a:27017`, `b:27017` and `c:27017`.
+    /// Describes a replica set by its configuration, or by the number of its members: `3` stands
+    /// for the set `rs0` of `a:27017`, `b:27017` and `c:27017`.
     pub fn replica_set(config: impl Into<SetConfig>) -> Self {
         Self::new(Processes::Replicas(config.into()))
     }
@@ -77,9 +77,9 @@ impl Blueprint {
         }
     }
 
-    /// Gives the processes these addresses, in order, spares last. Processes beyond the addresses keep
-    /// theirs, and addresses beyond the processes are unused. Behind a load balancer, it is the
-    /// address of the load balancer that leads to the mongos.
+    /// Gives the processes these addresses, in order, spares last. If there are too few addresses,
+    /// the remaining processes keep theirs; surplus addresses are unused. The address of a mongos
+    /// behind a load balancer is the address of the load balancer.
     #[must_use]
     pub fn at(mut self, addresses: impl IntoIterator<Item = ServerAddress>) -> Self {
         for (own, address) in self.addresses_mut().into_iter().zip(addresses) {
@@ -126,8 +126,8 @@ impl Blueprint {
         self
     }
 
-    /// Sets the deployment's intervals. In virtual time, they are by default the same as mongod's,
-    /// on TCP [shorter](Timing::fast).
+    /// Sets the deployment's intervals. The default intervals are the same as mongod's in virtual
+    /// time, and [shorter](Timing::fast) on TCP.
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = Some(timing);
@@ -135,16 +135,16 @@ impl Blueprint {
     }
 
     /// Sets the servers' wall clock time at the zero point of the caller's clock
-    /// (`Instant::EPOCH`), in milliseconds since the Unix epoch. By default, it is the start of 2024
-    /// in virtual time, and that of this host on TCP.
+    /// (`Instant::EPOCH`), in milliseconds since the Unix epoch. By default, it is the start of
+    /// 2024 in virtual time, and the wall clock time of this host on TCP.
     #[must_use]
     pub fn epoch_millis(mut self, millis: i64) -> Self {
         self.epoch_millis = Some(millis);
         self
     }
 
-    /// Sets the number of processes that are not yet members of the replica set. Their addresses are the
-    /// first that no member has. Other deployments have no spares.
+    /// Sets the number of processes that are not yet members of the replica set. They have the
+    /// first addresses that no member has. Other deployments have no spares.
     #[must_use]
     pub fn spares(mut self, number: u16) -> Self {
         if let Processes::Replicas(config) = &self.processes {

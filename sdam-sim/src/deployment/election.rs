@@ -27,7 +27,7 @@ impl Cluster {
 
     /// Returns the electable member with the highest priority. If several members have this
     /// priority, returns the first of them. If the primary `from` hands over, the member must be
-    /// reachable from it and have all its writes.
+    /// reachable from `from` and have all writes of `from`.
     pub(crate) fn best_candidate(&self, from: Option<MemberId>) -> Option<MemberId> {
         let newest = |member| self.replica(member).map(|own| own.oplog.last().time);
         self.ids()

@@ -45,8 +45,8 @@ impl Disturbance {
 /// message.
 const FEW: usize = 16;
 
-/// The number of times that a task is held back before it is polled although others are ready.
-/// Tasks may wait for each other without time passing.
+/// The number of times that a task is held back. After that, the task is polled even if others are
+/// ready, because tasks may wait for each other without time passing.
 const PATIENCE: u32 = 64;
 
 /// The choices of a disturbed simulation. By default, nothing is disturbed.
@@ -58,7 +58,7 @@ pub(super) struct Disturbances {
     rarity: u64,
     /// The disturbances that have occurred.
     pub(super) occurred: BTreeSet<Disturbance>,
-    /// The task that is held back, and how many times more.
+    /// The task that is held back, and the remaining number of times.
     held_back: Option<(u64, u32)>,
 }
 
@@ -89,7 +89,7 @@ impl Disturbances {
         occurs
     }
 
-    /// Returns the number of bytes that a read returns if `length` bytes are there.
+    /// Returns the number of bytes that a read returns if `length` bytes are available.
     pub(super) fn read(&mut self, length: usize) -> usize {
         if length > 1 && self.occurs(Disturbance::PartialRead) {
             return 1 + self.below(FEW.min(length - 1));
@@ -130,7 +130,7 @@ impl Disturbances {
         begins
     }
 
-    /// Notes that `task` is polled.
+    /// Records that `task` is polled.
     pub(super) fn polls(&mut self, task: u64) {
         self.held_back.take_if(|(held, _)| *held == task);
     }

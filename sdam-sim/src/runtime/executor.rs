@@ -58,7 +58,7 @@ impl Queue {
     }
 
     /// Removes one of the ready tasks at random and returns it. The seed determines the choice,
-    /// unless the task is held back.
+    /// unless a disturbance holds the chosen task back.
     fn next(&self, disturbances: &mut Disturbances) -> Option<u64> {
         let mut ready = self.lock();
         let count = ready.order.len();
@@ -148,8 +148,8 @@ impl Tasks {
 }
 
 impl Shared {
-    /// Chooses the next task to poll. In a disturbed simulation, this sometimes wakes any task,
-    /// which may be the main future, `main`.
+    /// Chooses the next task to poll. In a disturbed simulation, sometimes also wakes a random task
+    /// or the main future, `main`.
     pub(super) fn next_task(&self, main: u64) -> Option<u64> {
         let mut state = self.state();
         if state.is_stalled() {

@@ -95,7 +95,8 @@ impl SimStream {
         Self { shared, socket }
     }
 
-    /// Returns whether the socket is not ready for once. If so, wakes the task.
+    /// Returns whether the socket is not ready for this one call, because of a disturbance. If so,
+    /// wakes the task.
     fn is_busy(&self, cx: &Context<'_>) -> bool {
         let is_busy = self.shared.state().disturbances.occurs(Disturbance::BusySocket);
         if is_busy {

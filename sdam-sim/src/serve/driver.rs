@@ -324,8 +324,8 @@ struct Listener {
     thread: JoinHandle<Option<TcpListener>>,
 }
 
-/// A port that refuses clients and that the system does not assign again: a connection of this
-/// process to its former listener. A new listener can bind the port meanwhile.
+/// A port that refuses clients and that the system does not assign again. A connection of this
+/// process to the port's former listener reserves the port. A new listener can still bind it.
 #[derive(Debug)]
 struct Reserved {
     _connection: [TcpStream; 2],
@@ -369,7 +369,7 @@ impl Listener {
         let client = connect()?;
         let own = client.local_addr().ok()?;
         let mut accepted = listener.incoming().map_while(Result::ok);
-        // Clients that came before are closed.
+        // Closes the connections of clients that came before.
         let server = accepted.find(|stream| stream.peer_addr().is_ok_and(|peer| peer == own))?;
         Some(Reserved { _connection: [client, server] })
     }

@@ -18,7 +18,7 @@ use socket2::{Domain, Socket, Type};
 use super::{Listen, Served};
 use crate::{Action, Blueprint, timing::Timing};
 
-/// Connects to a process, or to the load balancer in front of all.
+/// Connects to a process, or to the load balancer in front of all processes.
 fn connect(server: &Served, index: usize) -> Result<Client, Error> {
     Client::connect(server.places()[index].1.as_str().parse().unwrap())
 }
@@ -89,7 +89,7 @@ fn a_deployment_follows_the_clock_that_it_was_given() {
     rs.kill(old).unwrap();
     let is_down = |rs: &Served| rs.primary().unwrap().is_none_or(|primary| primary == old);
     assert!(is_down(&rs), "no time has passed");
-    // An election takes less than 5 s, and each call of the deployment is handled after the timers.
+    // An election takes less than 5 s, and the deployment handles each call after its timers.
     let limit = Instant::EPOCH + Duration::from_secs(5);
     while is_down(&rs) {
         assert!(clock.now() < limit, "the timers do not fire");

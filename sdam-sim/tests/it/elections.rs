@@ -22,8 +22,8 @@ fn a_new_primary_is_a_secondary_with_an_election_id_until_it_has_caught_up() {
     assert!(is_ok(&fixture.call(connection, &insert())));
 }
 
-/// Runs a set through the steps. Each of them is an action, the milliseconds until the next one,
-/// and the members of which one is then the primary.
+/// Runs a set through the steps. Each step is an action, the milliseconds until the next step, and
+/// the members of which one is then the primary; no members if there is no primary.
 #[track_caller]
 fn check(mut fixture: Fixture, steps: &[(&str, u64, &[u16])]) {
     for (action, millis, primaries) in steps {
@@ -47,7 +47,8 @@ fn the_primary_is_an_electable_member_with_a_majority() {
     check(set(3), &[("stepdown", 0, &[]), ("", 100, &[1])]);
     check(set(3), &[("shutdown primary", 100, &[1])]);
     check(set(1), &[("stepdown 20", 19_000, &[]), ("", 2000, &[0])]);
-    // A set notices 10 s after the last heartbeat, which was at most 2 s before.
+    // A set notices a dead primary 10 s after the primary's last heartbeat, which was at most 2 s
+    // before its death.
     let dead = ("kill 0", 7900, &[][..]);
     check(set(3), &[("", 5000, &[0]), dead, ("", 4000, &[1, 2]), ("restart 0", 20_000, &[1, 2])]);
     check(set(3), &[("", 5000, &[0]), ("freeze 0", 20_000, &[1, 2]), ("thaw 0", 2000, &[1, 2])]);
@@ -63,7 +64,7 @@ fn the_primary_is_an_electable_member_with_a_majority() {
         check(set(3), &[(change, 0, &[]), ("", 15_000, &[1, 2])]);
     }
     // The idle primary writes every 10 s (M-43), and the third member replicates these writes. A
-    // candidate that lacks them replicates them without a primary.
+    // candidate that lacks these writes replicates them even without a primary.
     let steps: [(_, _, &[u16]); 3] =
         [("kill 0", 60_000, &[1]), ("kill 1", 0, &[]), ("restart 0", 30_000, &[0])];
     check(Fixture::configured([a, b, c.priority(0.0)]), &steps);

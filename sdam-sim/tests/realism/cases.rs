@@ -125,8 +125,8 @@ fn metadata() -> Vec<Case> {
 }
 
 fn waiting(hello: &Document) -> Vec<Case> {
-    // The arguments decide whether a hello waits, and for how long. No reply to it is streamed (M-3,
-    // M-5, M-6, M-7, M-8, M-9, M-10, M-11, M-20, M-28).
+    // The arguments decide whether a hello waits, and for how long. These hellos do not allow a
+    // stream (M-3, M-5, M-6, M-7, M-8, M-9, M-10, M-11, M-20, M-28).
     let known = known(hello);
     let (process, counter) = parts(&known);
     let other = ObjectId::from_bytes([9; 12]);
@@ -361,7 +361,7 @@ fn read_preferences() -> Vec<Case> {
     cases.collect()
 }
 
-/// Returns the cases with arguments of a wrong type, and with unknown ones.
+/// Returns the cases with arguments of a wrong type, and with unknown arguments.
 fn arguments() -> Vec<Case> {
     let id = || bson::Uuid::from_bytes([6; 16]);
     let named = [
@@ -412,7 +412,7 @@ fn application_names() -> Vec<Case> {
 
 const HELLOS: &[&str] = &["hello", "isMaster"];
 
-/// Returns the request that makes these commands fail as `failure` says.
+/// Returns the request that makes these commands fail in the way that `failure` describes.
 fn fail(mode: impl Into<Bson>, commands: &[&str], failure: Document) -> Step {
     let mut data = doc! { "failCommands": commands };
     data.extend(failure);

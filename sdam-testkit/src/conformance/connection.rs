@@ -63,7 +63,7 @@ pub(super) async fn an_oversized_message_is_refused_by_its_header(
     let mut header = message(1, 0)?.into_bytes();
     header.truncate(16);
     header[..4].copy_from_slice(&i32::MAX.to_le_bytes());
-    // The peer sends only the header, so nothing but the announced length can end the wait.
+    // The peer sends only the header, so only the announced length can end the wait.
     let script = move |stream: &mut TcpStream| {
         stream.write_all(&header)?;
         wait_for_close(stream)

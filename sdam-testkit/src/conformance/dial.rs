@@ -68,9 +68,9 @@ impl<D: Dial> Dialer<D> {
         Self { dial: Arc::new(dial), clock }
     }
 
-    /// Connects to a host name that resolves to [`LOOPBACK`] first and to the IP address of `other`
-    /// second, `delay` after the first unless that has failed. Exchanges a message with `listener`,
-    /// which listens on `other`.
+    /// Connects to a host name that resolves to [`LOOPBACK`] and to the IP address of `other`, in
+    /// this order. The second attempt begins `delay` after the first, or as soon as the first has
+    /// failed. Exchanges a message with `listener`, which listens on `other`.
     async fn reach(
         &self,
         listener: TcpListener,
@@ -118,7 +118,7 @@ pub(super) async fn a_refusing_address_is_skipped<D: Dial>(dialer: Dialer<D>, ru
         return Ok(());
     };
     run.step("connecting to two addresses, of which the first refuses");
-    // However busy the machine is, only the refusal brings the second address.
+    // The delay is so long that only the refusal starts the second attempt, even on a busy machine.
     dialer.reach(listener, other, Duration::from_secs(3600), &run).await
 }
 

@@ -89,8 +89,8 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Creates a report in which a step that takes longer than `step_timeout` counts as hanging, and
-    /// in which no check begins after `time_with_failures` if another one has failed.
+    /// Creates a report in which a step that takes longer than `step_timeout` counts as hanging,
+    /// and in which no check begins after `time_with_failures` if another one has failed.
     pub(super) fn new(step_timeout: Duration, time_with_failures: Duration) -> Self {
         let begun = Instant::now();
         Self { begun, step_timeout, time_with_failures, skipped: 0, failures: Vec::new() }

@@ -80,7 +80,7 @@ pub(super) async fn tasks_never_run_inline(runtime: Runtime, run: Run) -> Outcom
     run.step("spawning a task");
     runtime.spawner.spawn(Task::new("conformance", async move {
         let here = thread::current().id() == spawner;
-        // Relaxed suffices: the flag counts only on the thread that changes it. The receiver is
+        // Relaxed suffices: the flag matters only on the thread that changes it. The receiver is
         // dropped if the check has failed.
         let _ = done.send(here && seen.load(Ordering::Relaxed));
     }));
@@ -130,7 +130,8 @@ pub(super) async fn tasks_spawn_tasks(runtime: Runtime, run: Run) -> Outcome {
 }
 
 pub(super) async fn a_panic_ends_only_its_task(runtime: Runtime, run: Run) -> Outcome {
-    // A panic could end a thread of the runtime, so there are more panics than it has threads.
+    // A panic could end a thread of the runtime, so there are more panics than the runtime has
+    // threads.
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     for _ in 0..(2 * threads).max(64) {
         let (guard, dropped) = oneshot::channel::<()>();
@@ -147,7 +148,7 @@ pub(super) async fn a_panic_ends_only_its_task(runtime: Runtime, run: Run) -> Ou
     later.map_err(|reason| format!("{reason} after another task had panicked"))
 }
 
-/// The rules in the order of their checks.
+/// The rules about a shutdown, in the order of their checks.
 pub(super) const SHUTDOWN_RULES: [Rule; 6] = [
     rule!(Spawner: "The task runs to completion, or is dropped when the runtime ends"
         => tasks_start_before_shutdown),

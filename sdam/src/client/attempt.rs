@@ -41,7 +41,7 @@ pub(super) struct Operation<'c> {
     lease: Option<Lease>,
 }
 
-/// The form in which the caller gets the errors of writes in a reply with `ok: 1`.
+/// The way in which write errors in a reply with `ok: 1` are returned to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writes {
     /// As errors of kind [`ErrorKind::Write`].
@@ -198,13 +198,15 @@ impl<'c> Operation<'c> {
         *kind == Kind::Write && *is_retryable && has_number && self.client.options().retry_writes
     }
 
-    /// Returns whether the write can take effect only once, although it is sent twice.
+    /// Returns whether the write has a transaction number, so that it takes effect only once even
+    /// if it is sent twice.
     fn has_number(&self) -> bool {
         self.fields.has_own_transaction_number()
             || self.lease.as_ref().is_some_and(Lease::is_in_transaction)
     }
 
-    /// Returns the outcome of a reply with `ok: 1`, which may contain errors of writes.
+    /// Converts a reply with `ok: 1`, which may contain write errors, to the outcome of the
+    /// attempt.
     fn accept(
         &self,
         server: &SelectedServer<Pool>,
@@ -237,7 +239,7 @@ impl<'c> Operation<'c> {
         }
     }
 
-    /// Returns the error of the writes in the reply, unless the caller wants the reply.
+    /// Returns the write error in the reply, unless the caller wants the reply itself.
     pub(super) fn checked(
         &self,
         server: &SelectedServer<Pool>,
@@ -352,8 +354,8 @@ impl Drop for CommandEvents<'_> {
     }
 }
 
-/// Returns whether the server has replied, or was sent nothing, so that the state of the session is
-/// known.
+/// Returns whether the state of the session is known, because the server has replied or was sent
+/// nothing.
 pub(super) fn is_answered(outcome: &Result<CommandReply, Error>) -> bool {
     let is_known = |error: &Error| error.reply().is_some() || error.kind() == ErrorKind::Invalid;
     outcome.as_ref().err().is_none_or(is_known)
@@ -381,8 +383,8 @@ pub(super) async fn check_out(pool: &Pool, by: Option<Instant>) -> Result<Pooled
     }
 }
 
-/// Returns whether the error of a write is labelled `RetryableWriteError` (Retryable Writes:
-/// "RetryableWriteError Labels").
+/// Returns whether the label `RetryableWriteError` applies to the error of a write (Retryable
+/// Writes: "RetryableWriteError Labels").
 fn is_retryable_write(
     server: &SelectedServer<Pool>,
     connection: Option<&PooledConnection>,
@@ -391,7 +393,7 @@ fn is_retryable_write(
     let max_wire_version = connection
         .map_or(server.wire_versions(), |connection| connection.hello().wire_versions)
         .max;
-    // Write concern errors from an old mongos are not retryable, and a new mongos labels them
+    // Write concern errors from an old mongos are not retryable, and a new mongos adds the label
     // itself.
     let counts = server.server_type() != ServerType::Mongos
         || error.reply().is_none_or(|body| !reply::is_ok(body));
@@ -428,8 +430,8 @@ pub(super) fn of_command(command: &Command<'_>, error: Error) -> Error {
     error.with_command(CommandInfo::name_of(command.document))
 }
 
-/// A server session that an operation uses, which returns to the client's pool when this value is
-/// dropped.
+/// A server session in use by an operation. Dropping this value returns the session to the client's
+/// pool.
 pub(super) struct Lease {
     client: Client,
     /// `None` only while this value is dropped.
@@ -482,7 +484,7 @@ impl Lease {
         Some(Self { client, session, timeout, transaction: None, in_flight: false })
     }
 
-    /// Assigns a transaction number to the operation, which all of its attempts use.
+    /// Assigns a transaction number to the operation. All its attempts use the same number.
     pub(super) fn begin_transaction(&mut self) {
         if self.transaction.is_none() {
             self.transaction = self.session.as_mut().map(ServerSession::next_transaction);
@@ -493,7 +495,7 @@ impl Lease {
         self.transaction.is_some()
     }
 
-    /// Records that a command of the session is being sent.
+    /// Records that a command is being sent with the session, and returns the fields to add to it.
     pub(super) fn send(&mut self) -> Option<Sent> {
         self.in_flight = true;
         let now = self.client.topology().engine().now();

@@ -1,4 +1,4 @@
-//! A command, and what the client adds to it.
+//! A command, and the fields that the client adds to it.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -23,11 +23,11 @@ use crate::select::selected::SelectedServer;
 /// A command to run on a database.
 ///
 /// The document must not contain `$db`, the declared API version or a read preference: the client
-/// adds them. It also adds a session, unless the document has an `lsid` or is not acknowledged
-/// (`w: 0`). A [read](Self::read) that supports a read concern gets the connection
-/// string's read concern, and a [write](Self::write) gets its write concern, unless the document
-/// has a concern of its own or belongs to a transaction. The constructor determines the kind of the
-/// command.
+/// adds them. The client also adds a session, unless the document has an `lsid` or is not
+/// acknowledged (`w: 0`). A [read](Self::read) that supports a read concern gets the read concern
+/// of the connection string, and a [write](Self::write) gets the write concern of the connection
+/// string, unless the document has its own concern or belongs to a transaction. The constructor
+/// determines the kind of the command.
 ///
 /// With `timeoutMS`, or a [time limit](Self::with_timeout) of the command, the client sets
 /// `maxTimeMS` to the remaining time less a round trip, replacing the document's own value. A
@@ -76,9 +76,9 @@ impl<'c> Command<'c> {
 
     /// Creates a write. It runs on a writable server, and is retried if it is an `insert`, a
     /// `findAndModify`, or an `update`, `delete` or `bulkWrite` of single documents (Retryable
-    /// Writes: "Supported Write Operations"). The client then adds a transaction number, so that the
-    /// server runs it only once. The next attempt of a write with `lsid` and `txnNumber` of its own
-    /// has the same number.
+    /// Writes: "Supported Write Operations"). The client then adds a transaction number, so that
+    /// the server runs the write only once. If the document has its own `lsid` and `txnNumber`, all
+    /// attempts use that number.
     ///
     /// Other writes are run once: those that affect several documents (`multi: true`, `limit: 0`),
     /// those that are not acknowledged (`w: 0`), and those of a transaction.
@@ -106,8 +106,8 @@ impl<'c> Command<'c> {
         self
     }
 
-    /// Returns the selection criteria, which are `read` for a read and `generic` for a generic
-    /// command, unless the command has its own.
+    /// Returns the command's own selection criteria. Without them, returns `read` for a read,
+    /// `generic` for a generic command, and `Criteria::write()` for a write.
     pub(super) fn criteria(&self, read: &Criteria, generic: &Criteria) -> Criteria {
         self.criteria.clone().unwrap_or_else(|| match self.kind {
             Kind::Generic => generic.clone(),

@@ -1,4 +1,4 @@
-//! Decides whether a failed command is run again, and until when.
+//! Decides whether a failed command is run again, and computes the time limits of its attempts.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const BASE_BACKOFF: Duration = Duration::from_millis(100);
 /// The maximum backoff (Client Backpressure: `MAX_BACKOFF`).
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
-/// The time limit of a check-out without one: 34 years.
+/// The time limit of check-outs that stands for no limit: 34 years.
 const NEVER: Duration = Duration::from_secs(1 << 30);
 
 const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";

@@ -37,7 +37,7 @@ pub(super) struct AfterUnlock {
     pub(crate) woken: SmallVec<[Arc<Server>; 2]>,
     /// The background tasks of new pools.
     pub(crate) tasks: Vec<Task>,
-    /// An output that the caller of [`handle`](Engine::handle) has to carry out.
+    /// An output that the caller of [`ask`](Engine::ask) has to carry out.
     pub(crate) asked: Option<Output>,
     pub(crate) panic: DeferredPanic,
 }
@@ -183,7 +183,7 @@ impl Engine {
             server.set_generation(clear.generation);
         }
         // F-66: `PoolCleared` precedes the events of the connections that are closed when the pool
-        // is cleared. F-63: there is none for a paused pool.
+        // is cleared. F-63: clearing a paused pool publishes no event.
         if !clear.was_paused {
             self.events.push_with(now, EventName::PoolCleared, || {
                 let address = server.core.address.clone();
@@ -234,10 +234,11 @@ impl Engine {
 }
 
 impl Locked {
-    /// Prepares the pools of the servers whose first check is under way, once. A displaced primary is
-    /// unchecked, too, but its pool has been ready.
+    /// Prepares the pools of the servers whose first check is under way, each pool once. A
+    /// displaced primary counts as unchecked, too, but its pool has already been marked ready.
     ///
-    /// If a server is known and selections still wait, most likely none but the primary will do.
+    /// If an available server is known and selections still wait, they most likely need the
+    /// primary. Only the pool of the possible primary is prepared then.
     pub(super) fn prepare(&self) -> AfterUnlock {
         let mut after = AfterUnlock::default();
         let servers = self.deployment.description().servers();
@@ -257,7 +258,7 @@ impl Locked {
     }
 
     /// Updates the time of a server's last error if its check has just failed. A repeated error
-    /// does not change the description, so no event would report it.
+    /// does not change the description, so no event reports it.
     pub(super) fn note_failure(&self, now: Instant, server: ServerId) {
         self.with(server, |server| {
             let mut failures = server.failures();
@@ -298,8 +299,8 @@ impl Locked {
 
 /// The first panic of a pool, which is re-raised in the calling thread.
 ///
-/// The remaining effects must still run after a pool panics, because the machine never requests an
-/// effect a second time.
+/// The remaining effects must still run after a pool panics, because the state machine never
+/// requests an effect a second time.
 #[derive(Default)]
 pub(crate) struct DeferredPanic(Option<Box<dyn Any + Send>>);
 
@@ -348,7 +349,7 @@ fn subject(input: &Input) -> Option<ServerId> {
     }
 }
 
-/// Returns whether the first check of a server is not finished.
+/// Returns whether the first check of a server has not finished yet.
 pub(super) fn is_unchecked(server: &ServerDescription) -> bool {
     server.last_update_time.is_none()
 }

@@ -1,5 +1,5 @@
-//! One server of a running topology: its pool, its operations in progress, its errors, and the orders
-//! from the engine to its task.
+//! One server of a running topology: its pool, its operations in progress, its errors, and the
+//! orders from the engine to its task.
 
 use std::{
     mem,
@@ -39,7 +39,7 @@ pub(crate) struct Server {
     generation: AtomicU64,
     pub(crate) orders: Orders,
     silence: Mutex<Silence>,
-    /// The time at which the connection of a check began to be opened, while it is not open.
+    /// The time at which a check began to open its connection; `None` if no check is connecting.
     connecting: Mutex<Option<Instant>>,
     /// True if connections have to report answers to operations, because a detector is asking
     /// whether the server still answers.
@@ -49,8 +49,8 @@ pub(crate) struct Server {
     /// True once the first check is [under way](Self::set_under_way). Relaxed accesses suffice: at
     /// worst, no socket is opened early.
     under_way: AtomicBool,
-    /// Relaxed accesses suffice: readers that are woken because of it see it, and no other data is
-    /// published through it.
+    /// True once the server is [abandoned](Self::abandon). Relaxed accesses suffice: the readers
+    /// that are woken after the change see it, and no other data is published through it.
     abandoned: AtomicBool,
 }
 
@@ -151,7 +151,7 @@ impl Server {
         self.asked.store(silence.asked.is_some(), Ordering::Relaxed);
     }
 
-    /// Returns the time since which a check tries to open its connection.
+    /// Returns the time since which a check has been trying to open its connection.
     pub(crate) fn connecting(&self) -> Option<Instant> {
         *lock(&self.connecting)
     }
@@ -165,13 +165,13 @@ impl Server {
         Arc::clone(&self.asked)
     }
 
-    /// Marks the pool as prepared or ready. Returns whether it was neither before.
+    /// Marks the pool as prepared or ready. Returns whether this is the first such call.
     pub(crate) fn begin_pool(&self) -> bool {
         !self.has_begun.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes that the first check waits for the server, so that a socket which the pool opens early
-    /// does not delay it. Returns whether it is the first time.
+    /// Records that the first check waits for the server. From then on, a socket that the pool
+    /// opens early does not delay the check. Returns whether this is the first such call.
     pub(crate) fn set_under_way(&self) -> bool {
         !self.under_way.swap(true, Ordering::Relaxed)
     }
@@ -269,7 +269,7 @@ impl Orders {
     /// Appends an order. The caller has to [wake](Self::wake) the task.
     pub(crate) fn push(&self, order: Output) {
         let orders = &mut self.lock().news.orders;
-        // An idle server has no memory for orders, and most calls give one.
+        // Reserves no spare capacity: the task takes the whole list, which usually has one order.
         orders.reserve_exact(1);
         orders.push(order);
     }

@@ -1,5 +1,5 @@
-//! State that is read without the topology's lock: immutable snapshots of a topology, and selections
-//! that have published their started event, but not yet their last event.
+//! State that is read without the topology's lock: immutable snapshots of a topology, and
+//! selections that have published their started event, but not yet their last event.
 
 use std::{collections::BTreeMap, mem, ops::Deref, sync::Arc};
 
@@ -123,7 +123,7 @@ impl<'s> ServerState<'s> {
         self.server.map(|server| server.silence()).unwrap_or_default()
     }
 
-    /// Returns the time since which a check tries to open its connection.
+    /// Returns the time since which a check has been trying to open its connection.
     pub(crate) fn connecting(&self) -> Option<Instant> {
         self.server.and_then(|server| server.connecting())
     }
@@ -163,8 +163,9 @@ impl Published {
 
     /// Wakes the readers that wait for the next publication.
     pub(crate) fn announce(&self) {
-        // Notifies only if there are readers, because the first notification allocates. The fence pairs with the one in `listen`: a reader that is not
-        // counted here yet will see the new snapshot.
+        // Notifies only if there are readers, because the first notification allocates. The fence
+        // pairs with the one in `listen`: a reader that is not counted here yet will see the new
+        // snapshot.
         fence(Ordering::SeqCst);
         if self.changed.total_listeners() > 0 {
             self.changed.notify(usize::MAX);

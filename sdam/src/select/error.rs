@@ -1,4 +1,4 @@
-//! Errors of server selection, including all diagnostics of one that has timed out.
+//! The errors of server selection, with all diagnostics of a selection that has timed out.
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -103,7 +103,7 @@ impl<P> SelectedServer<P> {
     }
 
     /// Returns the criteria for the next attempt of an operation, after its attempt on this server
-    /// failed with `error`: in a sharded cluster, it avoids this server; see [`Criteria::after`].
+    /// failed with `error`: in a sharded cluster, they avoid this server; see [`Criteria::after`].
     #[must_use]
     pub fn criteria_after(&self, criteria: Criteria, error: &Error) -> Criteria {
         let Selected { topology_type, retargets_overload, .. } = self.selected;

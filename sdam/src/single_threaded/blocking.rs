@@ -26,8 +26,8 @@ use crate::{
     topology::TopologyBuilder,
 };
 
-/// A deployment that uses the system's sockets, and whose servers are checked only when one is
-/// needed.
+/// A deployment on the system's sockets, whose servers are checked only when an operation needs a
+/// server.
 ///
 /// Every call blocks its thread until it is done; no work is done between calls. See
 /// [`ScanTopology`](ScanTopology#how-long-a-selection-takes) for the duration of a selection.
@@ -52,7 +52,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
 
 impl BlockingTopology {
     /// Creates a builder from a `mongodb` or `mongodb+srv` connection string, and looks up the
-    /// records that the latter refers to; see [`resolve`](crate::resolve). Finish it with
+    /// records of a `mongodb+srv` string; see [`resolve`](crate::resolve). Finish the builder with
     /// [`blocking`](TopologyBuilder::blocking).
     ///
     /// # Errors
@@ -118,8 +118,8 @@ impl<P: PoolHandle> BlockingTopology<P> {
     }
 
     /// Runs a command on the connection to `server`, see [`ScanTopology::run_command`]. Waits for
-    /// the reply for at most `timeout` (the driver's `socketTimeoutMS`), or without limit if that
-    /// is `None`.
+    /// the reply for at most `timeout` (the driver's `socketTimeoutMS`), or without limit if
+    /// `timeout` is `None`.
     ///
     /// # Errors
     ///

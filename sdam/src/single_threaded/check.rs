@@ -1,5 +1,5 @@
-//! Checks, probes, the connection to a load balancer, and the authentication of the connection shared
-//! by checks and operations.
+//! Checks, probes, the connection to a load balancer, and the authentication of the connection
+//! shared by checks and operations.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ use super::{Scanner, connection::Member};
 use crate::monitor::MonitorConnection;
 
 impl Scanner {
-    /// Waits for the answer to the running check, if there is one, or for the machine's deadline.
+    /// Waits for the answer to the running check, if there is one, or for the state machine's
+    /// deadline.
     pub(super) async fn answer(&mut self) -> Input {
         let deadline = self.engine.deadline(Timer::Scan);
         let mut members = self.members.values_mut();
@@ -48,7 +49,7 @@ impl Scanner {
     }
 
     /// Sends `ping` on the server's connection, or continues to wait for the reply to an earlier
-    /// one. Any reply shows that the connection is alive; if none arrives, the connection is
+    /// `ping`. Any reply shows that the connection is alive; if none arrives, the connection is
     /// closed.
     pub(super) async fn probe(&mut self, server: ServerId) -> Input {
         let outcome = self.ping(server).await;
@@ -205,7 +206,8 @@ impl Scanner {
         Ok(true)
     }
 
-    /// Authenticates the open connection to `server`, without a hello if it is not the first time.
+    /// Authenticates the open connection to `server`. Sends a hello first, unless the authenticator
+    /// has already authenticated the connection.
     async fn converse(
         &mut self,
         server: ServerId,

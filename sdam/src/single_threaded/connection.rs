@@ -1,5 +1,5 @@
-//! The connection shared by checks and operations: the API for operations, which use it and report
-//! errors, and the member that has it.
+//! The connection shared by checks and operations: the API with which operations use the connection
+//! and report errors, and the member that has the connection.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ impl<'t> ScanConnection<'t> {
         self.generation
     }
 
-    /// Returns the last reply to hello on the connection, with the server's limits, and with the
+    /// Returns the last reply to hello on the connection. It contains the server's limits, and the
     /// `maxWireVersion` for use in error reports.
     pub fn hello(&self) -> &Hello {
         &self.member.hello
@@ -71,7 +71,7 @@ impl<'t> ScanConnection<'t> {
 
     /// Sends `command` and reads the reply. `deadline` applies to blocking connections; for others,
     /// the caller has to race a timer. If the connection is no longer usable afterwards, the next
-    /// call that uses it closes it.
+    /// call that needs the connection closes it.
     async fn command(
         &mut self,
         command: &[u8],
@@ -123,9 +123,9 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// Returns the connection to `server` if it is open, and also authenticated if the topology has
     /// an [authenticator](crate::TopologyBuilder::authenticator).
     ///
-    /// It is usually open after a selection, because the scan has opened it;
-    /// [`connect`](Self::connect) authenticates it. This call counts as a use of the connection, so
-    /// it defers the next probe.
+    /// The connection is usually open after a selection, because the scan has opened it;
+    /// [`connect`](Self::connect) authenticates it. This call counts as a use of the connection and
+    /// so defers the next probe.
     pub fn connection(&mut self, server: ServerId) -> Option<ScanConnection<'_>> {
         let scanner = &mut self.scanner;
         scanner.follow();
@@ -290,7 +290,8 @@ pub(super) struct Member {
     /// closed only when the next one opens, because an operation may report its error after the
     /// connection is closed.
     pub(super) counted: Option<ServiceConnection>,
-    /// The last reply to hello on the connection, or on the one before if it is closed.
+    /// The last reply to hello. It is kept after the connection is closed, until the next
+    /// connection has received a reply.
     pub(super) hello: Hello,
 }
 
@@ -361,7 +362,8 @@ impl Member {
         self.connection.wire().is_some_and(|wire| wire.authenticated.is_some())
     }
 
-    /// Marks the connection as authenticated, in a conversation that began with the reply `hello`.
+    /// Marks the connection as authenticated. `hello` is the reply to the hello that began the
+    /// authentication; empty if a driver has authenticated the connection.
     pub(super) fn set_authenticated(&mut self, engine: &Arc<Engine>, hello: Box<[u8]>) {
         if let Some(wire) = self.connection.wire() {
             wire.authenticated = Some(hello);

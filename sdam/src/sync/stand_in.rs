@@ -71,9 +71,9 @@ impl<T> Deref for Guard<T> {
 /// Replaces `event_listener::Event`.
 ///
 /// Assumptions about the original: a lock protects the list of listeners. `notify` and
-/// `total_listeners` do not take this lock if the count of listeners is zero. `notify` begins with a
-/// sequentially consistent fence. `listen` and `total_listeners` contain no fence, so
-/// [`listen`](super::listen) and the callers of `total_listeners` add one.
+/// `total_listeners` do not take this lock if the count of listeners is zero. `notify` begins with
+/// a sequentially consistent fence. `listen` and `total_listeners` contain no fence, so
+/// [`listen`](super::listen) and the callers of `total_listeners` add a fence.
 #[derive(Debug, Default)]
 pub(crate) struct Event(Arc<Listeners>);
 

@@ -173,10 +173,10 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         self
     }
 
-    /// Sets the translation of members' addresses, for deployments whose members have names
-    /// that this host cannot resolve or reach: an [`AddressTable`](crate::options::AddressTable),
-    /// [`HostTranslation`](crate::options::HostTranslation), or your own. Only the address to connect to
-    /// is translated; members keep their names, and TLS verifies these.
+    /// Sets the translation of members' addresses, for deployments whose members have names that
+    /// this host cannot resolve or reach: an [`AddressTable`](crate::options::AddressTable),
+    /// [`HostTranslation`](crate::options::HostTranslation), or your own. Only the address to
+    /// connect to is translated; members keep their names, and TLS verifies these names.
     pub fn translate(mut self, translate: impl Translate) -> Self {
         self.translate = Some(Arc::new(translate));
         self
@@ -188,9 +188,9 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     ///
     /// # Errors
     ///
-    /// If this library does not have the mechanism, or if the credential lacks parts that the
-    /// mechanism needs or has parts that it does not allow. Starting the topology checks this
-    /// again, because the options may change until then.
+    /// If this library does not support the mechanism, or if the credential lacks a part that the
+    /// mechanism requires or has a part that the mechanism does not allow. Starting the topology
+    /// checks this again, because the options may change until then.
     #[cfg(feature = "pool")]
     pub fn authenticate(mut self) -> Result<Self, ConfigError> {
         if self.authentication.is_none() {
@@ -358,8 +358,8 @@ sdam_core::opaque!(TopologyBuilder<P>, |this|
 ///
 /// # Errors
 ///
-/// If the runtime has no TLS, its transport does not support a required layer, or has TLS with other
-/// options: connecting in plain text, or without the proxy, would violate the user's security
+/// If the runtime has no TLS, or its transport does not support a required layer or has TLS with
+/// other options. Connecting in plain text, or without the proxy, would violate the user's security
 /// settings.
 fn layered(
     backend: &Backend,
@@ -399,8 +399,8 @@ fn layered(
     Ok(transport)
 }
 
-/// Checks that there is a client certificate if users are authenticated by certificate, because
-/// every server would refuse them otherwise.
+/// Checks that there is a client certificate if users are authenticated by certificate. Without it,
+/// every server would refuse the users.
 fn require_certificate(backend: &Backend, options: &Options) -> Result<(), ConfigError> {
     if !is_x509(options) || backend.transport.guards().tls {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Server selection with background monitoring, which waits if no server is suitable, and
-//! the count of those that wait.
+//! Server selection with background monitoring, which waits if no server is suitable, and the count
+//! of waiting selections.
 
 use std::{pin::pin, sync::Arc};
 
@@ -141,8 +141,9 @@ impl Engine {
 /// busy monitor misses no request.
 ///
 /// Relaxed accesses suffice: after the count has left zero, the first waiter gives each monitor an
-/// order, whose lock makes the count visible to it, and a fence makes it visible to the monitors of
-/// servers that are just being added. Later waiters rely on the first one.
+/// order, and the lock of the orders makes the count visible to the monitor. A fence makes the
+/// count visible to the monitors of servers that are just being added. Later waiters rely on the
+/// first one.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters(AtomicUsize);
 

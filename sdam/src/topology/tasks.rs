@@ -1,5 +1,5 @@
-//! The tasks of a topology: that of each server, with its connections and its timer, that which polls
-//! the SRV record (Polling SRV Records for mongos Discovery), and their count.
+//! The tasks of a topology, and their count. Each server has a task with its connections and its
+//! timer. Another task polls the SRV record (Polling SRV Records for mongos Discovery).
 
 use std::{
     future::poll_fn,
@@ -201,8 +201,8 @@ const CLOSED: usize = 1;
 /// Counts the tasks of a topology, so that closing can wait for the last of them.
 ///
 /// Closing and the end of the last task may race. Both change the same integer, so exactly one of
-/// them observes that no task remains. That one sees everything that the others did before: each
-/// change releases to the later ones.
+/// them observes that no task remains. This task or thread sees everything that the others did
+/// before, because each change has release ordering.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     /// `TASK` for each live task, plus `CLOSED` after closing.

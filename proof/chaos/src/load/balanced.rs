@@ -21,7 +21,7 @@ const SERVICES: u64 = 3;
 
 impl Application {
     /// Opens, closes or uses a connection to one of the services. If the run has real pools, these
-    /// open the connections, so this only reports an error that concerns no connection.
+    /// open the connections, and this method only reports an error that concerns no connection.
     pub(super) fn use_balancer(&mut self, server: &ServerDescription) {
         if !lock(&self.record.connecting).is_empty() {
             return self.report_of(server, None, true);

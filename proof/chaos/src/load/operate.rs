@@ -26,8 +26,8 @@ use crate::{
 const CROWD: usize = 80;
 
 /// Returns the maximum duration of a check-out: the queue timeout, plus the time for one connection
-/// attempt by this check-out and one by each check-out that may overtake it. The timer of each may
-/// be late.
+/// attempt by this check-out and one by each check-out that may overtake it. Each of these timers
+/// may be late.
 pub(super) fn limit(pool: &PoolOptions, options: &Options, lateness: Duration) -> Duration {
     let queue = pool.wait_queue_timeout.unwrap_or_default() + lateness;
     let connect = options.connect_timeout.unwrap_or_default() + lateness;

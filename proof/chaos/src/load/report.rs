@@ -65,7 +65,7 @@ impl DrawnError {
         });
     }
 
-    /// Turns this error into one that occurred on a connection to `server`.
+    /// Returns the report of this error on a connection to `server`.
     pub(crate) fn on(
         &self,
         server: &ServerDescription,

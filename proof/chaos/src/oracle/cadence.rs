@@ -22,7 +22,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(500);
 /// limit allows after the burst, and the checks that it allows again after a pause.
 const MAX_PER_SECOND: usize = 50 + 20 + 10;
 
-/// The number of checks of a server in the last second from which on a retry may be delayed. It is
+/// The number of checks of a server within a second after which a retry may be delayed. It is
 /// roughly the number of checks that the rate limit allows again after the shortest pause.
 const UNPAUSED: usize = 8;
 
@@ -150,8 +150,7 @@ impl Cadence<'_> {
         let Input::Error { server, report } = input else {
             return;
         };
-        // The error of the operation replaces the error of the check, and it does not cause a
-        // cooldown.
+        // The error of the operation replaces the error of the check, and causes no cooldown.
         if self.scans
             && let Some(checks) = self.servers.get_mut(server)
             && matches!(checks.state, State::Lost { .. })
@@ -250,8 +249,8 @@ impl Cadence<'_> {
         }
         let took = at.since(checks.since);
         let (limit, heartbeat) = (self.options.connect_timeout, self.options.monitor_frequency());
-        // A check connects and awaits a reply. If a late timer lets it accept a late reply, it then
-        // awaits another one.
+        // A check connects and awaits a reply. If a late timer lets the check accept a late reply,
+        // the check then awaits another reply.
         let steps = if self.lateness.is_zero() { 2 } else { 3 };
         let max = match checks.state {
             State::New => Some(self.options.spread),

@@ -19,7 +19,8 @@ use crate::{
 
 /// The maximum number of polls per task in a second of virtual time.
 const POLLS_PER_TASK: u64 = 600;
-/// The same in a disturbed simulation, which wakes tasks without a reason.
+/// The maximum number of polls per task in a second of a disturbed simulation, which wakes tasks
+/// without a reason.
 const DISTURBED_POLLS_PER_TASK: u64 = 2400;
 /// The maximum number of timers that a task of the engine may have: its own timers and those for
 /// one operation.

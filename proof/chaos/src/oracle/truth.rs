@@ -87,8 +87,8 @@ impl Truth {
             .collect()
     }
 
-    /// Returns whether all servers for which `healed` returns true are up. Otherwise, a client that
-    /// knows only a server that is shutting down could not discover the other servers.
+    /// Returns whether all servers for which `healed` returns true are up. Until then, a client
+    /// that knows only a server that is shutting down cannot discover the other servers.
     pub(crate) fn is_settled(sim: &Sim, healed: impl Fn(MemberId) -> bool) -> bool {
         sim.status().members.iter().all(|member| is_up(member) || !healed(member.id))
     }

@@ -1,4 +1,4 @@
-//! The faults of a plan: of the deployment, and in look-ups, TLS and proxies.
+//! The faults of a plan: faults of the deployment, and faults in look-ups, TLS and proxies.
 
 use std::time::Duration;
 

@@ -84,7 +84,8 @@ impl Lost {
     }
 }
 
-/// Returns a violation if the core has had enough time and the client still knows no primary.
+/// Returns whether the client knows a primary or does not have to. Fails if the core has had enough
+/// time and the client still knows no primary.
 pub(super) fn check_primary(
     plan: &Plan,
     sim: &Sim,

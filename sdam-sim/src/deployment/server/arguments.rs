@@ -1,6 +1,6 @@
-//! Arguments that servers refuse, whatever the command does with them: those that all commands
-//! have, and those that a command does not have. Codes are those of `mongod` 6.0; older releases
-//! differ in a few, and in the text.
+//! Checks of arguments that do not depend on what the command does. They validate the arguments
+//! that all commands have in common, and refuse arguments that a command does not have. The error
+//! codes are those of `mongod` 6.0. Older releases differ in some codes, and in the messages.
 
 use bson::{Bson, Document, spec::BinarySubtype};
 
@@ -14,8 +14,8 @@ use crate::{
     version::ServerVersion,
 };
 
-/// The arguments that every command may have. Those with `$` are not listed: servers ignore unknown
-/// ones.
+/// The arguments that every command may have. Names that begin with `$` are not listed, because
+/// servers ignore unknown arguments with such names.
 const GENERIC: [&str; 12] = [
     "apiDeprecationErrors",
     "apiStrict",
@@ -31,8 +31,8 @@ const GENERIC: [&str; 12] = [
     "writeConcern",
 ];
 
-/// The arguments of commands for which every release refuses unknown arguments, besides the common
-/// ones.
+/// The commands for which every release refuses unknown arguments, with the arguments that they may
+/// have in addition to the generic ones.
 const OWN: [(&str, &[&str]); 4] = [
     ("insert", &["documents", "ordered", "bypassDocumentValidation", "bypassEmptyTsReplacement"]),
     (

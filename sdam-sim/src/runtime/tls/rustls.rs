@@ -147,7 +147,7 @@ impl TimeProvider for WallClock {
 
 /// The year in which virtual time begins.
 const YEAR: i32 = 2024;
-/// A certificate that is valid until this instant or later is treated as valid forever.
+/// The latest end of validity in a certificate. A later end is replaced with this instant.
 const LATEST: Instant = Instant::from_nanos(1_000_000_000 * 3600 * 24 * 365 * 50);
 
 fn ceil(duration: Duration) -> u64 {

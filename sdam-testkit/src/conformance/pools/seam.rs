@@ -1,5 +1,5 @@
 //! Checks of the calls between a pool and its topology: no lock is held in either direction, and
-//! behind a load balancer each connection that is counted ends once.
+//! behind a load balancer the end of each reported connection is reported once.
 
 use sdam_core::ids::ObjectId;
 

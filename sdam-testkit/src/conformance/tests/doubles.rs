@@ -1,4 +1,4 @@
-//! Runtimes, each of which breaks one rule, and the correct one on which they are based.
+//! Runtimes that break one rule each, and the correct runtime on which they are based.
 
 use std::{
     future::{Future, poll_fn},
@@ -164,8 +164,7 @@ pub(super) enum Fault {
 pub(super) fn breaking(fault: Fault) -> Base {
     let mut base = Base::start();
     let runtime = &mut base.runtime;
-    // This is set when the runtime's tasks are dropped. The clock, the transport and the spawner
-    // read it.
+    // The flag is set when the runtime's tasks are dropped. The clock and the transport read it.
     let ended = Arc::new(AtomicBool::new(false));
     let guard = SetOnDrop(Arc::clone(&ended));
     runtime.spawner.spawn(Task::new("guard", async move {
@@ -428,7 +427,8 @@ impl Spawner for BrokenSpawner {
     }
 }
 
-/// The threads of the runtime, each of which [`Fault::PanicsEndAll`] loses to one panic.
+/// The number of threads that the runtime pretends to have. With [`Fault::PanicsEndAll`], each
+/// panic ends one of them.
 const THREADS: usize = 60;
 
 /// A guard that records whether its task has panicked.
