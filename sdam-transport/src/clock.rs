@@ -17,12 +17,12 @@ use sdam_core::time::{Instant, UnixTime};
 /// - `now` never goes backwards, whichever thread calls it.
 /// - A timer is never early: once the future of `sleep_until` is ready, `now` is at or after the
 ///   deadline.
-/// - If the deadline of a timer has already passed at the first poll, the timer is ready at once.
+/// - A timer is ready when it is first polled if its deadline has passed by then.
 /// - A timer may be polled by any executor, and moved to another thread between two polls.
 /// - A timer may be dropped before it is ready, on any thread.
-/// - A clock whose timers block the thread that polls them returns true from
+/// - A clock whose timers block the thread that polls them reports that in
 ///   [`blocks`](Self::blocks).
-/// - All of this still holds after the runtime behind the clock has ended, because a selection
+/// - All of this holds after the runtime behind the clock has ended, too, because a selection
 ///   outside the runtime may still wait for its timeout.
 ///
 /// Timers with different deadlines may become ready in any order.

@@ -25,10 +25,10 @@ use crate::{
 /// - A host name is looked up, and its addresses are tried until one answers.
 /// - An error says at which [`stage`](Error::stage) the attempt failed, and is a timeout
 ///   if and only if time ran out.
-/// - The attempt ends with a time-out once `deadline` has passed; without a deadline, the attempt
-///   takes as long as the operating system allows.
+/// - The attempt ends with a time-out once `deadline` has passed; without one it takes as long as
+///   the operating system allows.
 /// - Dropping the future abandons the attempt: a socket that it has opened is closed.
-/// - If the target is a path, a Unix domain socket is opened, or the target is refused with
+/// - A path is connected to as a Unix domain socket, or refused by
 ///   [`DialTarget::unsupported`](crate::dial::DialTarget::unsupported).
 /// - After the runtime behind the transport has ended, an attempt succeeds or fails, and neither
 ///   panics nor outlasts its deadline.
@@ -66,23 +66,22 @@ pub trait Transport: Send + Sync + Debug + 'static {
 ///
 /// # Contract
 ///
-/// - The caller holds no lock, and may poll the futures by any executor, and each poll may be on
-///   another thread.
+/// - The caller holds no lock, and may poll the futures by any executor on any thread, each poll on
+///   another one.
 /// - Messages arrive whole, in order, and once.
 /// - A message longer than the connection accepts is refused by its header, as a protocol error.
 /// - A connection that the server closes or resets, in the middle of a message or before, is a
 ///   network error at [`Stage::Hello`].
 /// - A `send` or `recv` that failed, or was dropped before it was ready, makes the connection
-///   unusable: every later call fails, and the rest of a message is never read as the start of the
-///   next message.
+///   unusable: every later call fails, and no half message is ever read as the start of the next.
 /// - A `recv` that is dropped or times out while no reply is due, and before a byte has arrived,
-///   leaves the connection unchanged. Pools poll `recv` once to check an idle connection.
+///   leaves the connection as it was. Pools poll it once to look at an idle connection.
 /// - A connection that blocks ends `send` and `recv` with a time-out when the deadline that was set
 ///   has passed.
 /// - Dropping the connection closes its socket, at once or as soon as the runtime runs, without
 ///   further polling. That ends a stream of replies at the server.
 /// - After the runtime behind the connection has ended, `recv` may fail, stay pending or continue
-///   to work. Dropping the connection closes its socket unless the socket is already closed.
+///   to work. Dropping the connection closes its socket unless that has already happened.
 ///
 /// Memory for a message grows with the bytes that arrive, not with the announced length.
 #[async_trait]

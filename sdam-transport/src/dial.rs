@@ -16,8 +16,8 @@ use crate::stream::ByteStream;
 /// # Contract
 ///
 /// - The caller holds no lock, and may poll the futures by any executor on any thread.
-/// - If an address refuses, the attempt fails at once. If an address is silent, the attempt stays
-///   pending, unless the dialer [blocks](Self::blocks).
+/// - An address that refuses is an error at once, and one that is silent is pending, unless
+///   [`blocks`](Self::blocks) says otherwise.
 /// - An IPv6 address with a zone keeps the zone when it is looked up.
 /// - A TCP socket sends without delay and probes an idle peer, as
 ///   [`system::tune_tcp`](crate::system::tune_tcp) sets it up.

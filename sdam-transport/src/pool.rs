@@ -66,22 +66,22 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 /// # Contract
 ///
 /// All methods are called while the topology is locked, so that no selection sees a server whose
-/// pool does not match the server's description. The methods must take constant time, must not
-/// block, and must not call back into the topology; sockets are closed later, by the pool's own
-/// task. While a pool reports an error, a handshake or the end of a connection, it must not hold
-/// any lock that these methods take.
+/// pool does not match the server's description. They must take constant time, must not block, and
+/// must not call back into the topology; sockets are closed later, by the pool's own task. A pool
+/// must not hold any lock that these methods take while it reports an error, a handshake or the
+/// end of a connection.
 ///
 /// Rules of connections and check-outs:
 ///
-/// - The pool reports each error of a connection once, with the stage and the generation. Errors of
-///   the pool itself, such as a time-out in the wait queue, are never reported.
+/// - It reports each error of a connection once, with the stage and the generation. Errors of the
+///   pool itself, such as a time-out in the wait queue, are never reported.
 /// - It reports the reply to each hello before the connection is used.
 /// - A connection with an unfinished command is not used again.
 /// - A message that cannot be the reply fails the command, and its connection is closed, because
 ///   later messages may answer other requests.
-/// - A clear closes connections in use when they are checked in, unless it
-///   [interrupts](PoolClear::interrupt_in_use) them. A clear of one service does not affect
-///   connections to other services, and fails no check-out.
+/// - A clear leaves connections in use alone unless it
+///   [interrupts](PoolClear::interrupt_in_use) them; they are closed when they are checked in. A
+///   clear of one service leaves connections to the others alone and fails no check-out.
 /// - A check-out may be dropped at any time, and leaves no connection behind.
 ///
 /// The suite `conformance::pools` of `sdam-testkit` checks all this.
@@ -91,18 +91,18 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 /// The topology counts the connections to each service and assigns their generations (CMAP:
 /// "Load Balancer Mode"):
 ///
-/// - The pool reports the reply to each hello before it authenticates, and assigns to the
-///   connection the service and the generation that the report returns. It never chooses a
-///   generation itself.
+/// - The pool reports the reply to each hello before it authenticates, and stamps the connection
+///   with the service and the generation that the report returns. It never chooses a generation
+///   itself.
 /// - It reports the end of each reported connection once, after any error of that connection. The
-///   topology forgets a service when its last connection ends, and the pool may do the same.
-/// - A service that comes back starts with a higher generation than every forgotten service. An
-///   error that is reported after the end of its connection is therefore stale, and cannot clear
+///   topology forgets a service with its last connection, and the pool may do the same.
+/// - A service that comes back starts with a higher generation than every forgotten one. An error
+///   that is reported after the end of its connection is therefore stale, and cannot clear
 ///   connections that were opened later.
 /// - A clear may happen between the report of a handshake and the registration of the connection in
 ///   the pool. A pool recognizes such a connection as stale if it keeps the generation of each
-///   service's last clear until no handshake is in progress. A pool that does not keep these
-///   generations uses the connection once more.
+///   service's last clear until no handshake is in progress. Otherwise it uses the connection once
+///   more.
 ///
 /// If a pool reports no handshakes, its services start with [`Generation::FIRST`], and cleared
 /// services are kept for as long as the topology exists.
@@ -113,22 +113,22 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 ///
 /// A panic in a method is re-raised in the calling thread after the remaining effects have run.
 pub trait PoolHandle: Any + Send + Sync + Debug {
-    /// Announces that a selection is waiting for the first check of this server, and that the check
-    /// is waiting for the server's answer.
+    /// Announces that a selection is waiting for the first check of this server, which in turn is
+    /// waiting for the server.
     ///
     /// Called once at most, before the first [`ready`](Self::ready), and only if
     /// [`Options::early_dial`](sdam_core::options::Options::early_dial) is set. The pool may then
     /// open one socket with [`PoolContext::dial`] and use it for its first connection, which saves
-    /// the round trips of TCP and TLS. The pool sends no hello before it is ready. It closes the
-    /// socket when the pool is cleared or closed, or if the socket remains unused.
+    /// the round trips of TCP and TLS. It sends no hello before it is ready, and closes the socket
+    /// when it is cleared or closed, or if the socket remains unused.
     fn prepare(&self) {}
     /// Marks the pool ready to open connections; does nothing if it is ready already.
     fn ready(&self);
     /// Makes all connections of earlier generations stale, see [`PoolClear`].
     fn clear(&self, clear: &PoolClear);
     /// Closes the pool of a server that has left the topology: every later check-out fails, see
-    /// [`Error::pool_closed`]. Idle connections are then closed, and connections in use are closed
-    /// when they are checked in.
+    /// [`Error::pool_closed`]. Idle connections are closed then, and those in use when they are
+    /// checked in.
     fn close(&self);
     /// Returns the task that opens and closes the connections of this pool, if it has one.
     ///

@@ -19,9 +19,9 @@ use futures::future::BoxFuture;
 /// - `spawn` returns without waiting.
 /// - The task runs to completion, or is dropped when the runtime ends: it is never leaked, so that
 ///   drop guards inside it always fire.
-/// - A pending task does not delay other tasks.
+/// - A task that is pending holds up no other task.
 /// - A task that panics is dropped and ends alone; the runtime and its other tasks continue.
-/// - If the runtime has already ended, the task is dropped, possibly before `spawn` returns, and
+/// - Where the runtime has ended already, the task is dropped, possibly before `spawn` returns, and
 ///   `spawn` does not panic.
 ///
 /// A runtime that does not catch panics wraps the task in
