@@ -3,6 +3,7 @@
 use std::{borrow::Cow, collections::HashMap, time::Duration};
 
 use sdam_core::{
+    Joined,
     address::ServerAddress,
     deployment::Input,
     error::ErrorKind,
@@ -89,6 +90,23 @@ impl<'e> Words<'e> {
                 Self::new(Kind::Set, Subject::Set, text)
             }
             EventKind::TopologyEmptied => Self::new(Kind::Set, Subject::Set, "has no server left"),
+            EventKind::ConfigWarning(warning) => {
+                Self::new(Kind::Set, Subject::Set, warning.to_string())
+            }
+            EventKind::SrvHostsIgnored { name, domain, hosts } => {
+                let hosts = Joined(&**hosts, ", ");
+                let text =
+                    format!("{name} names hosts outside of {domain}, which are ignored: {hosts}");
+                Self::new(Kind::Set, Subject::Set, text)
+            }
+            EventKind::SrvLookupFailed { name, failure, .. } => {
+                let text = format!("{name} could not be looked up: {failure:#}");
+                Self::new(Kind::Set, Subject::Set, text)
+            }
+            EventKind::EventsDropped { total } => {
+                let text = format!("{total} events so far are missing from the recording");
+                Self::new(Kind::Set, Subject::Set, text)
+            }
             EventKind::ServerOpening { address, .. } => {
                 Self::new(Kind::Set, of(address), "is monitored from now on")
             }
@@ -97,6 +115,16 @@ impl<'e> Words<'e> {
             }
             EventKind::ServerDescriptionChanged { previous, new } => {
                 Self::new(Kind::Server, of(&new.address), server_change(previous, new))
+            }
+            EventKind::ServerUnusable { address, obstacle, .. } => {
+                Self::new(Kind::Server, of(address), obstacle.to_string())
+            }
+            EventKind::ServerSuspected { address, silence, .. } => {
+                let text = format!("silent for {:.1} s while others answer", silence.as_secs_f64());
+                Self::new(Kind::Server, of(address), text)
+            }
+            EventKind::ServerSuspicionEnded { address, answered: true, .. } => {
+                Self::new(Kind::Server, of(address), "answers again")
             }
             EventKind::PoolReady { address, .. } => Self::new(Kind::Pool, of(address), "ready"),
             EventKind::PoolCleared { address, clear, .. } => {

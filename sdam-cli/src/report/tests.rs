@@ -127,6 +127,23 @@ fn a_client_that_asks_every_30_seconds_may_notice_the_loss_late() {
 }
 
 #[test]
+fn a_silent_server_and_its_next_answer_are_rows() {
+    let sim = simulation();
+    let recording = sim.block_on(async {
+        let client = Client::start(&sim);
+        pass(&sim, Duration::from_secs(5)).await;
+        sim.apply(&Action::Freeze(MemberId(2).into())).unwrap();
+        pass(&sim, Duration::from_secs(15)).await;
+        sim.apply(&Action::Thaw(MemberId(2).into())).unwrap();
+        pass(&sim, Duration::from_secs(15)).await;
+        client.stop().await
+    });
+    let page = Page::of(&Recording::parse("in.jsonl", &recording).unwrap()).html;
+    assert!(page.contains("<td>c:27017<td>silent for "), "{page}");
+    assert!(page.contains("<td>c:27017<td>answers again"), "{page}");
+}
+
+#[test]
 fn the_time_line_ends_before_the_topology_is_closed() {
     let recording = recording();
     let timeline = Timeline::of(&recording);

@@ -21,8 +21,8 @@ use sdam_events::facts::{Fact, Facts, Failover, Outage};
 use super::events::{Kind, Subject, Words};
 use crate::recording::Recording;
 
-/// The length up to which a pause between records never counts as a gap. A longer pause is a gap,
-/// unless such pauses are usual in the recording.
+/// The shortest gap between records, in nanoseconds: a pause up to this length is never shown as a
+/// gap. A longer pause is, unless such pauses are usual in the recording.
 const GAP: u64 = 30_000_000_000;
 
 /// The state of a server or of the topology, from the best to the worst, with its name on the
