@@ -485,7 +485,19 @@ impl EventKind {
             Self::CommandStarted { command, .. }
             | Self::CommandSucceeded { command, .. }
             | Self::CommandFailed { command, .. } => Some(&command.address),
-            _ => None,
+            Self::TopologyOpening
+            | Self::TopologyDescriptionChanged { .. }
+            | Self::TopologyClosed
+            | Self::ConfigWarning(_)
+            | Self::MembersIgnored { .. }
+            | Self::TopologyEmptied
+            | Self::SrvHostsIgnored { .. }
+            | Self::SrvLookupFailed { .. }
+            | Self::EventsDropped { .. }
+            | Self::ServerSelectionStarted { .. }
+            | Self::ServerSelectionWaiting { .. }
+            | Self::ServerSelectionFailed { .. }
+            | Self::Input(_) => None,
         }
     }
 }

@@ -93,6 +93,7 @@ sdam_core::opaque!(Wall);
 
 impl EventQueue {
     /// The depth that indicates a hanging or slow sink.
+    #[cfg(feature = "tracing")]
     pub(crate) const WARN_DEPTH: usize = 10_000;
 
     /// Creates the queue for the events of `topology`. Its sink receives the events in `interest`.

@@ -76,13 +76,13 @@ fn operations() -> Vec<(EventKind, EventKind)> {
 #[test]
 fn the_high_water_mark_is_kept_when_the_queue_is_drained() {
     let queue = queue();
-    for _ in 0..EventQueue::WARN_DEPTH {
+    for _ in 0..3 {
         queue.push(at(1), opening(1));
     }
     queue.drain_now(&Recorder::shared());
     queue.push(at(2), opening(1));
     assert_eq!(queue.depth(), 1);
-    assert_eq!(queue.high_water(), EventQueue::WARN_DEPTH);
+    assert_eq!(queue.high_water(), 3);
 }
 
 #[test]
