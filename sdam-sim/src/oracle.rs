@@ -18,8 +18,7 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 
-/// An invariant, and its name in tables and files. The design documents refer to some
-/// invariants by the numbers `P1` to `P10`.
+/// An invariant, with its name in tables and files. Some are numbered `P1` to `P10`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[derive(strum::Display)]

@@ -144,7 +144,7 @@ impl AsyncRead for TlsStream {
 }
 
 impl AsyncWrite for TlsStream {
-    /// Encrypts part of `bytes` once all previous parts have been sent.
+    /// Encrypts part of `bytes` once all earlier writes have been sent.
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -122,7 +122,8 @@ impl World {
         outcome: Result<Reply, Failure>,
     ) -> Result<(), String> {
         let link = Link { on, kind: Kind::Check };
-        // A check may need several answers, and some checks start over.
+        // A check takes up to three inputs: its timer, the connection, the reply. The fourth is for a
+        // check that begins again.
         for _ in 0..4 {
             let Some(watch) = self.watch_of(server) else {
                 break;

@@ -63,7 +63,7 @@ struct Search<'a> {
     start: World,
     alphabet: &'a [Step],
     reached: Vec<Reached>,
-    /// The keys of all known states, which threads share.
+    /// The keys of all known states, shared by the threads.
     known: Mutex<HashSet<u128>>,
     max_states: usize,
 }

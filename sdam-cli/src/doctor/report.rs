@@ -102,7 +102,7 @@ fn matrix(palette: Palette, findings: &[Finding], seen: &Observation) -> String 
     text
 }
 
-/// Formats one finding: title, causes and remedies.
+/// Formats one finding: its title, evidence, causes and remedies.
 fn block(text: &mut String, palette: Palette, finding: &Finding) {
     let (tone, word) = mark(finding.status);
     let accepted = if finding.suppressed { " (suppressed)" } else { "" };

@@ -97,7 +97,7 @@ fn inputs() -> Vec<Input> {
         Input::Connected { conn: conn(Role::Ping) },
         reply(Role::Check, HelloReply::parse(document.clone())),
         reply(Role::Check, HelloReply::parse(vec![1, 2, 3, 4])),
-        // Without a document, the line shows only whether there was an error.
+        // Without a document, the line has `null`, or the error.
         reply(Role::Ping, Ok(Hello::default()).into()),
         reply(Role::Ping, Err(error()).into()),
         Input::Failed { conn: conn(Role::Check), at: at(5), error: error() },

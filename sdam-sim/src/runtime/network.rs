@@ -226,8 +226,8 @@ impl NetworkState {
         self.hosts.get(index).map(|host| &**host)
     }
 
-    /// Adds a connection to the proxy `proxy`. If `proxy` is `None`, the caller must then `link`
-    /// the connection to a server.
+    /// Adds a connection, through `proxy` if there is one. Without a proxy, the caller must `link`
+    /// the connection to a server before use.
     pub(super) fn add_socket(&mut self, now: Instant, proxy: Option<ServerAddress>) -> u64 {
         self.last_socket += 1;
         let socket = Socket::new(now, proxy);

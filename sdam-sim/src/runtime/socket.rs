@@ -48,8 +48,8 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Creates a connection to `proxy`. If `proxy` is `None`, the caller must then set
-    /// [`server`](Self::server).
+    /// Creates a connection, through `proxy` if there is one. Without a proxy, the caller sets
+    /// [`server`](Self::server) before use.
     pub(super) fn new(now: Instant, proxy: Option<ServerAddress>) -> Self {
         Self {
             server: None,

@@ -1,5 +1,5 @@
-//! Tests of the contents of replies, and of the fail point failCommand. The official files for
-//! retryable writes rely on the fail point onPrimaryTransactionalWrite.
+//! Tests of the contents of replies and of fail points: `failCommand`, and
+//! `onPrimaryTransactionalWrite`, on which the official files for retryable writes rely.
 
 use std::time::Duration;
 

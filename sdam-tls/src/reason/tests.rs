@@ -77,8 +77,8 @@ fn every_class_of_errors_has_a_cause_and_a_remedy() {
     );
 }
 
-/// Checks that no text about the error has the name of a variant, or anything else that `{:?}`
-/// prints. Names of options and commands are in backticks.
+/// Checks that no text about the error contains the name of a variant or other output of `{:?}`.
+/// Text in backticks (options, commands) is exempt.
 #[track_caller]
 fn readable(error: &Error) {
     for text in [failure(error), describe(error, "a.example")] {

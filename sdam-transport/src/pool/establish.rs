@@ -38,7 +38,8 @@ impl PoolContext {
     /// # Errors
     ///
     /// If the server has left the topology, could not be reached or refused the handshake, or if
-    /// authentication failed. The error has already been reported. An authentication error has
+    /// authentication failed. The error has already been reported, unless the server has left the
+    /// topology or, behind a load balancer, the reply names no service. An authentication error has
     /// [`Stage::Auth`] and marks the server Unknown (I-14). If there is an authenticator, a refused
     /// hello counts as an authentication error.
     ///

@@ -73,7 +73,7 @@ impl Observer {
         self.pools.commands()
     }
 
-    /// Closes the topology and checks the invariants on all recorded events.
+    /// Closes the topology, checks the invariants on all recorded events, and replays the inputs.
     pub(crate) fn finish(self) {
         futures::executor::block_on(self.topology.close());
         oracle::audit(&self.events(), &self.pool_calls()).unwrap();

@@ -186,7 +186,7 @@ mod tests {
         let pace = Pace::start().unwrap();
         let clock = pace.clock();
         block_on(clock.sleep_until(clock.now() + 3 * Pace::STEP));
-        // This thread runs without waiting, so the clock stops as soon as it detects this thread.
+        // This thread is busy, so the clock has to stop once it notices.
         let began = Instant::now();
         let (mut seen, mut since) = (clock.now(), began);
         while since.elapsed() < Duration::from_millis(200) {

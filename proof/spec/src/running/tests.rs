@@ -14,7 +14,7 @@ fn each(name: &str, test: impl Fn(&dyn Fn(&Value) -> Result<(), String>)) {
     test(&|file| suite.scan.unwrap()(file));
 }
 
-/// Returns a file of a selection from three members of a set.
+/// Returns a selection test, as in an official file, on a set of three members.
 pub(crate) fn file(suitable: &[&str], window: &[&str]) -> Value {
     let list = |names: &[&str]| -> Vec<_> {
         names.iter().map(|name| json!({ "address": name, "type": "RSSecondary" })).collect()

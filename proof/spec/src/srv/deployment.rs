@@ -99,7 +99,7 @@ pub fn simulate(kind: Kind, options: &Options) -> TestDeployment {
     TestDeployment::new("", None, runtime, move |future| sim.block_on(future), ())
 }
 
-/// Starts a deployment on loopback TCP, whose time is that of `clock`.
+/// Starts a deployment on loopback TCP. Its clock is `clock`.
 ///
 /// # Errors
 ///
