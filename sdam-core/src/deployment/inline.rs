@@ -60,6 +60,8 @@ impl Deployment {
     pub(super) fn request(&mut self, now: Instant, request: ScanRequest, out: &mut Outputs) {
         self.step(now, out, |scans, view| scans.request(view, request));
         self.go_on(now, out);
+        // A check whose deadline passed between two calls of the application was left unattended:
+        // its server may have answered, so the check is repeated, not failed.
         let check = self.checking().and_then(|server| self.check(server));
         let is_late = check.is_some_and(|check| {
             check.is_running() && check.deadline().is_some_and(|deadline| deadline <= now)

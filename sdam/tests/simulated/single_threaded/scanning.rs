@@ -18,8 +18,9 @@ fn h_1_b_1_b_2_no_io_happens_before_the_first_operation() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     assert_eq!(harness.log(), "");
-    assert!(topology.is_stale());
+    assert_eq!((topology.is_stale(), topology.last_scan()), (true, None));
     assert_eq!(select(&mut topology), Ok("a".into()));
+    assert_eq!((topology.is_stale(), topology.last_scan()), (false, Some(harness.clock.now())));
     assert_eq!(harness.open(), 3, "one connection to each server");
     harness.advance(1_000_000);
     assert_eq!(harness.log().matches("connect").count(), 3);
