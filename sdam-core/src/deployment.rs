@@ -479,7 +479,8 @@ impl Deployment {
         servers.filter_map(server).chain(others.into_iter().flatten())
     }
 
-    /// Returns whether the server's type is known, regardless of the source.
+    /// Returns whether the server's type is known from a check or from the handshake of a pooled
+    /// connection: it is neither Unknown nor PossiblePrimary.
     fn is_known(&self, server: ServerId) -> bool {
         self.topology.is_known(server)
     }

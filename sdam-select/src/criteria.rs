@@ -396,15 +396,14 @@ fn fmt_preference(f: &mut fmt::Formatter<'_>, preference: &ReadPreference) -> fm
 /// The first wire version whose hello reply contains `lastWrite`.
 const LAST_WRITE_WIRE_VERSION: i32 = 5;
 
-/// Checks `preference` on this topology (Max Staleness: "maxStalenessSeconds").
+/// Checks the `maxStalenessSeconds` of `preference` (Max Staleness, Server Selection:
+/// "maxStalenessSeconds").
 ///
-/// Only replica sets are checked; in a sharded cluster, mongos checks the limit. On replica sets, a
-/// limit that is too small is an error regardless of the mode and the known servers, even for
-/// `primaryPreferred` while there is a primary (L-24): "A driver MUST raise an error if the
-/// TopologyType is ReplicaSetWithPrimary or ReplicaSetNoPrimary" and the limit is too small (Server
-/// Selection: "maxStalenessSeconds"; its pseudocode checks the limit before it looks at servers). A
-/// wrong setting therefore fails at once and not only during a failover. PyMongo selects the
-/// primary instead.
+/// Only replica sets are checked; in a sharded cluster, mongos checks the limit. A limit that is too
+/// small is an error whatever the mode and the known servers, even for `primaryPreferred` while
+/// there is a primary (L-24). A wrong setting therefore fails at once and not only during a
+/// failover. The specification's pseudocode, too, checks the limit before it looks at servers;
+/// PyMongo selects the primary instead. An available server without `lastWrite` is also an error.
 pub(crate) fn check_staleness(
     topology: &TopologyDescription,
     settings: &Settings,

@@ -160,7 +160,8 @@ impl World {
         closed.map_or(Ok(()), |conn| self.handle(Call::default(), Input::ConnectionLost { conn }))
     }
 
-    /// Passes the deployment an input that does not concern a server's connections.
+    /// Passes the deployment an input that answers its pending action or begins a request. `about`
+    /// is the server that the input concerns, if any.
     fn reply(&mut self, about: Option<ServerId>, input: Input) -> Result<(), String> {
         self.asked = None;
         let purpose = if self.start.is_inline() { Purpose::Request } else { Purpose::Other };

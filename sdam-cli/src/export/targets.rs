@@ -134,12 +134,12 @@ impl Source {
         Ok((targets, source))
     }
 
-    /// Waits until the targets are due to be read or SIGHUP arrives, and reads them. The second
-    /// value is true if SIGHUP arrived.
+    /// Reads the targets regularly, and when SIGHUP arrives. After SIGHUP, returns the targets at
+    /// once; otherwise only after two equal readings, because a file that is written in place is
+    /// incomplete for a moment. The second value is true if SIGHUP arrived.
     ///
     /// Compares the contents of the file instead of its metadata, which may stay the same because
-    /// the clocks of file systems are coarse. Returns new contents only after reading them twice,
-    /// because a file that is written in place is incomplete for a moment.
+    /// the clocks of file systems are coarse.
     pub(super) async fn next(&mut self) -> (Result<Targets, String>, bool) {
         loop {
             let pause = self.clock.sleep_until(self.clock.now() + PERIOD);

@@ -96,7 +96,8 @@ impl Topology {
         })
     }
 
-    /// Returns whether the server's type is known, regardless of the source.
+    /// Returns whether the server's type is known from a check or from the handshake of a pooled
+    /// connection: it is neither Unknown nor PossiblePrimary.
     pub(super) fn is_known(&self, server: ServerId) -> bool {
         let current = self.current(server);
         current.is_some_and(|current| current.server_type.is_available())

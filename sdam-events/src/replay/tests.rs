@@ -178,8 +178,9 @@ fn member(name: &str, primary: bool) -> Document {
     reply
 }
 
-/// Returns a recording and its events. It contains discovery, pushed replies, measurements, errors
-/// of every kind, a failed check, and a close while heartbeats are under way.
+/// Returns a recording and its events. The recording contains discovery, further replies,
+/// measurements, errors of operations of several kinds, a failed check, a dropped task, and a close
+/// while heartbeats are under way.
 fn recorded() -> (String, Vec<sdam_core::event::Event>) {
     let options = Options::parse("mongodb://a,b/?replicaSet=rs").unwrap();
     let mut client = Client::new(&options);

@@ -41,8 +41,8 @@ fn below(target: &Path) -> Result<Corpus> {
             .map_err(|error| format!("cannot write to {}: {error}", target.display()))?;
         let fetched;
         (fetched, origin) = fetch(staging.path())?;
-        // If the folder already exists, it is complete, because it is always renamed into place in
-        // one step.
+        // Renames the folder into place in one step, so that a folder called `home` is always
+        // complete.
         fs::rename(&fetched, &home)
             .map_err(|error| format!("cannot create {}: {error}", home.display()))?;
     }

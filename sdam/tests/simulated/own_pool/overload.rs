@@ -176,7 +176,8 @@ fn a_check_out_does_not_wait_for_a_slow_attempt_that_fills_the_pool() {
 
 #[test]
 fn an_idle_connection_expires_before_the_pool_is_filled() {
-    // The worker's timer is armed for the filling, which `spread` delays (P-30).
+    // `spread` delays the connections for `minPoolSize`, for which the worker's timer is set. The
+    // worker must still wake when the idle connection expires (P-30).
     let sim = simulation(1);
     sim.run_for(Duration::from_secs(20));
     let uri = format!("{}&minPoolSize=2&maxIdleTimeMS=500", sim.uri());
