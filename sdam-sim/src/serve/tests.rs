@@ -57,7 +57,7 @@ fn a_load_balancer_uses_each_mongos_in_turn_and_none_that_was_killed() {
     server.kill(0).unwrap();
     assert_eq!([service(), service()], [Some(both[1]); 2]);
     server.kill(1).unwrap();
-    assert_eq!(service(), None, "nobody is left");
+    assert_eq!(service(), None, "no member is left");
     server.restart(0).unwrap();
     let new = service().unwrap();
     assert!(!both.contains(&new), "it is another process");

@@ -377,7 +377,7 @@ fn sessions_are_ended_on_the_primary_and_without_one_on_a_secondary() {
     let set = replica_set();
     assert_eq!(ended(&set, 1, &[]), [1]);
     assert_eq!(ended(&set, 1, &[0, 1]), [1], "the third one is a secondary");
-    assert!(ended(&set, 1, &[0, 1, 2]).is_empty(), "nobody is left");
+    assert!(ended(&set, 1, &[0, 1, 2]).is_empty(), "no member is left");
     assert!(ended(&set, 0, &[]).is_empty(), "no session was used");
 }
 
